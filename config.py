@@ -1,0 +1,471 @@
+"""Every setting of the agent: its name, environment variable, default, unit and meaning, once.
+
+`.env.example`, `--help`, `--check` and the README's table are generated from the fields below or
+tested against them. Nothing here imports a provider's SDK or opens a connection.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import Field, dataclass, field, fields, is_dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+VERSION = "0.1.0"
+PROGRAM_DIR = Path(__file__).resolve().parent
+
+LLM_PROVIDERS = ("groq", "anthropic", "openai", "mock")
+SEARCH_PROVIDERS = ("tavily", "serpapi", "searxng", "duckduckgo", "local", "mock")
+KEYLESS = "tavily-keyless"  # the internal name of Tavily's keyless access; chosen, never typed
+
+# Models taken when the provider's *_MODEL variable is unset. Checked on 2026-11-30.
+DEFAULT_MODELS = {"groq": "openai/gpt-oss-120b", "mock": "mock-extractive"}
+
+
+class ConfigError(ValueError):
+    """A setting that cannot be used. The message is one line: which variable, what value, what is accepted."""
+
+
+# --- how one setting is declared -------------------------------------------------------------------------
+
+
+def setting(
+    env: str,
+    default: Any,
+    meaning: str,
+    parse: Callable[[str], Any] = str,
+    *,
+    unit: str = "",
+    flag: str = "",
+    secret: bool = False,
+    also: tuple[str, ...] = (),
+) -> Any:
+    """Declare a field that is read from the environment variable `env`.
+
+    `parse` turns the text into the value and raises ValueError with what is accepted; `flag` is the command
+    line's name for it; `also` lists other variables that are read when `env` is unset.
+    """
+    meta = {
+        "env": env,
+        "meaning": meaning,
+        "parse": parse,
+        "unit": unit,
+        "flag": flag,
+        "secret": secret,
+        "also": also,
+    }
+    return field(default=default, metadata=meta)
+
+
+def whole_number(text: str) -> int:
+    try:
+        value = int(text)
+    except ValueError:
+        value = 0
+    if value < 1:
+        raise ValueError("a whole number of at least 1")
+    return value
+
+
+def positive_number(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not (math.isfinite(value) and value > 0):
+        raise ValueError("a number greater than 0")
+    return value
+
+
+def switch(text: str) -> bool:
+    lowered = text.lower()
+    if lowered in ("1", "true", "yes", "on"):
+        return True
+    if lowered in ("0", "false", "no", "off"):
+        return False
+    raise ValueError("1 or 0 (also true/false, yes/no, on/off)")
+
+
+def one_of(*choices: str) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if text.lower() not in choices:
+            raise ValueError("one of " + ", ".join(choices))
+        return text.lower()
+
+    return parse
+
+
+def several_of(*choices: str) -> Callable[[str], tuple[str, ...]]:
+    def parse(text: str) -> tuple[str, ...]:
+        names = tuple(dict.fromkeys(part.strip().lower() for part in text.split(",") if part.strip()))
+        if not names or any(name not in choices for name in names):
+            raise ValueError("one or more of " + ", ".join(choices) + ", comma-separated")
+        return names
+
+    return parse
+
+
+def web_address(text: str) -> str:
+    if not text.startswith(("http://", "https://")):
+        raise ValueError("an address that begins with http:// or https://")
+    return text.rstrip("/")
+
+
+def readable_path(text: str) -> str:
+    path = Path(text).expanduser()
+    if not path.exists():
+        raise ValueError("a folder or file that exists")
+    return str(path.resolve())
+
+
+# --- the settings ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Keys:
+    """Keys and tokens. Secret: masked wherever they are shown, redacted by value wherever text leaves."""
+
+    groq_api_key: str | None = setting("GROQ_API_KEY", None, "key for Groq (free at console.groq.com)", secret=True)
+    anthropic_api_key: str | None = setting("ANTHROPIC_API_KEY", None, "key for Anthropic", secret=True)
+    openai_api_key: str | None = setting(
+        "OPENAI_API_KEY", None, "key for OpenAI, or for the server at OPENAI_BASE_URL", secret=True
+    )
+    tavily_api_key: str | None = setting("TAVILY_API_KEY", None, "key for Tavily web search", secret=True)
+    serpapi_api_key: str | None = setting("SERPAPI_API_KEY", None, "key for SerpAPI web search", secret=True)
+    upstash_url: str | None = setting(
+        "UPSTASH_REDIS_REST_URL",
+        None,
+        "REST address of an Upstash Redis for long-term memory",
+        web_address,
+        also=("KV_REST_API_URL",),
+    )
+    upstash_token: str | None = setting(
+        "UPSTASH_REDIS_REST_TOKEN",
+        None,
+        "token of that Upstash Redis",
+        secret=True,
+        also=("KV_REST_API_TOKEN",),
+    )
+
+
+@dataclass(frozen=True)
+class AutonomyLimits:
+    """The three hard bounds of a run; the writing of the report is inside all of them."""
+
+    max_iterations: int = setting(
+        "MAX_ITERATIONS", 10, "turns of thought and action before the report is written", whole_number,
+        unit="turns", flag="--max-iterations",
+    )  # fmt: skip
+    max_tokens: int = setting(
+        "MAX_TOKENS", 60_000, "prompt and completion tokens of the whole run", whole_number,
+        unit="tokens", flag="--max-tokens",
+    )  # fmt: skip
+    max_wall_clock_seconds: float = setting(
+        "MAX_WALL_CLOCK_SECONDS", 300.0, "time of the whole run", positive_number,
+        unit="seconds", flag="--max-seconds",
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class MemorySettings:
+    """Short-term memory: the conversation with the model, pruned when it grows past its budget."""
+
+    short_term_token_budget: int = setting(
+        "SHORT_TERM_TOKEN_BUDGET",
+        12_000,
+        "largest prompt before old turns are condensed",
+        whole_number,
+        unit="tokens",
+    )
+
+
+@dataclass(frozen=True)
+class ModelSettings:
+    """Which language model writes the turns and the report."""
+
+    provider: str | None = setting(
+        "LLM_PROVIDER", None, "groq, anthropic, openai or mock; unset: the first key present, else mock",
+        one_of(*LLM_PROVIDERS), flag="--provider",
+    )  # fmt: skip
+    groq_model: str | None = setting("GROQ_MODEL", None, f"model at Groq; unset: {DEFAULT_MODELS['groq']}")
+    groq_base_url: str | None = setting("GROQ_BASE_URL", None, "another address that speaks Groq's API", web_address)
+    openai_base_url: str | None = setting(
+        "OPENAI_BASE_URL", None, "an OpenAI-compatible server (Ollama, vLLM, LM Studio, OpenRouter), with /v1",
+        web_address,
+    )  # fmt: skip
+    openai_model: str | None = setting("OPENAI_MODEL", None, "model at OpenAI or at OPENAI_BASE_URL")
+    anthropic_model: str | None = setting("ANTHROPIC_MODEL", None, "model at Anthropic")
+    max_output_tokens: int = setting(
+        "MAX_OUTPUT_TOKENS", 1_500, "largest completion asked for in one call", whole_number, unit="tokens"
+    )
+
+
+@dataclass(frozen=True)
+class SearchSettings:
+    """Where the agent looks."""
+
+    providers: tuple[str, ...] | None = setting(
+        "SEARCH_PROVIDER", None,
+        "tavily, serpapi, searxng, duckduckgo, local or mock, comma-separated in order; unset: --docs alone if given,"
+        " else the first key present, else keyless web search with a real model, else mock",
+        several_of(*SEARCH_PROVIDERS),
+    )  # fmt: skip
+    searxng_base_url: str | None = setting("SEARXNG_BASE_URL", None, "address of a SearXNG instance", web_address)
+    docs_dir: str | None = setting(
+        "DOCS_DIR",
+        None,
+        "folder of your own documents to search (.md .txt .html .csv)",
+        readable_path,
+        flag="--docs",
+    )
+
+
+@dataclass(frozen=True)
+class FetchSettings:
+    """How pages are read."""
+
+    contact: str | None = setting("CONTACT", None, "address or page named in the User-Agent of page fetches")
+
+
+@dataclass(frozen=True)
+class Config:
+    """All settings of a run, resolved. `llm_reason` and `search_reason` say why a provider was chosen."""
+
+    keys: Keys = Keys()
+    limits: AutonomyLimits = AutonomyLimits()
+    memory: MemorySettings = MemorySettings()
+    models: ModelSettings = ModelSettings()
+    search: SearchSettings = SearchSettings()
+    fetch: FetchSettings = FetchSettings()
+    llm_provider: str = "mock"
+    llm_reason: str = "the built-in default"
+    search_providers: tuple[str, ...] = ("mock",)
+    search_reason: str = "the built-in default"
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def search_provider(self) -> str:
+        """The providers of search in the order they are asked, comma-separated."""
+        return ",".join(self.search_providers)
+
+    @property
+    def model(self) -> str | None:
+        """The model that was chosen, or the provider's default; None where only the server can say."""
+        chosen: str | None = getattr(self.models, f"{self.llm_provider}_model", None)
+        return chosen or DEFAULT_MODELS.get(self.llm_provider)
+
+
+MEMORY = MemorySettings()
+
+T = TypeVar("T")
+
+
+def settings_of(group: Any) -> Iterator[Field[Any]]:
+    """The fields of a settings group (class or instance) that are read from the environment, in order."""
+    return (f for f in fields(group) if "env" in f.metadata)
+
+
+def all_settings() -> Iterator[tuple[str, Field[Any]]]:
+    """Every setting as (group name, field), keys first: the order of `.env.example`."""
+    for group in fields(Config):
+        if is_dataclass(group.default):
+            yield from ((group.name, f) for f in settings_of(group.default))
+
+
+# --- reading them ----------------------------------------------------------------------------------------
+
+
+def load_config(
+    env: Mapping[str, str] | None = None, overrides: Mapping[str, str] | None = None, *, web: bool = False
+) -> Config:
+    """Read the environment into a `Config`.
+
+    env: the variables; None means the process's own, with `.env` (working folder, else beside the program) for
+        those that are not set. A mapping is taken as it is and no `.env` is read.
+    overrides: values from the command line by environment name; they win.
+    web: also search the web when documents are searched (`--web`).
+
+    Raises ConfigError with one line for a value that cannot be used or a provider without its key.
+    """
+    values = dict(_environment() if env is None else env)
+    values.update(overrides or {})
+    values = {name: text.strip() for name, text in values.items() if text and text.strip()}
+    groups: dict[str, Any] = {
+        g.name: _read(type(g.default), values)
+        for g in fields(Config)
+        if is_dataclass(g.default) and not isinstance(g.default, type)
+    }
+    config = Config(**groups)
+    _remember_secrets(config)
+    return _resolve(config, web)
+
+
+def _environment() -> dict[str, str]:
+    for folder in (Path.cwd(), PROGRAM_DIR):
+        path = folder / ".env"
+        if path.is_file():
+            from dotenv import dotenv_values
+
+            return {**{k: v for k, v in dotenv_values(path).items() if v}, **_set_in_process()}
+    return _set_in_process()
+
+
+def _set_in_process() -> dict[str, str]:
+    return {name: text for name, text in os.environ.items() if text.strip()}
+
+
+def _read(group: type[T], values: Mapping[str, str]) -> T:
+    chosen = {}
+    for f in settings_of(group):
+        for env in (f.metadata["env"], *f.metadata["also"]):
+            if env not in values:
+                continue
+            try:
+                chosen[f.name] = f.metadata["parse"](values[env])
+            except ValueError as problem:
+                flag = f" ({f.metadata['flag']})" if f.metadata["flag"] else ""
+                shown = "***" if f.metadata["secret"] else repr(values[env][:80])
+                raise ConfigError(f"{env}{flag} is {shown}; it must be {problem}") from None
+            break
+    return group(**chosen)
+
+
+def _resolve(config: Config, web: bool) -> Config:
+    llm, llm_reason = _choose_llm(config)
+    search, search_reason = _choose_search(config, llm, web)
+    warnings = []
+    if llm == "mock":
+        warnings.append(
+            "OFFLINE MOCK MODEL: no language model is used; sentences are copied from the sources by a fixed rule. "
+            "Set GROQ_API_KEY (free), ANTHROPIC_API_KEY, OPENAI_API_KEY or OPENAI_BASE_URL for a real model."
+        )
+    if search == ("mock",):
+        warnings.append("OFFLINE SAMPLE CORPUS: the web is not searched; only the built-in sample documents are.")
+    if (config.keys.upstash_url is None) != (config.keys.upstash_token is None):
+        missing = "UPSTASH_REDIS_REST_TOKEN" if config.keys.upstash_token is None else "UPSTASH_REDIS_REST_URL"
+        warnings.append(f"Upstash is only half configured: {missing} is missing, so it is not used.")
+    groups = {f.name: getattr(config, f.name) for f in fields(Config) if is_dataclass(f.default)}
+    return Config(
+        **groups,
+        llm_provider=llm,
+        llm_reason=llm_reason,
+        search_providers=search,
+        search_reason=search_reason,
+        warnings=tuple(warnings),
+    )
+
+
+def _choose_llm(config: Config) -> tuple[str, str]:
+    keys, models = config.keys, config.models
+    present = {
+        "groq": ("GROQ_API_KEY", keys.groq_api_key),
+        "anthropic": ("ANTHROPIC_API_KEY", keys.anthropic_api_key),
+        "openai": ("OPENAI_API_KEY or OPENAI_BASE_URL", keys.openai_api_key or models.openai_base_url),
+        "mock": ("", "always there"),
+    }
+    if models.provider:
+        variable, value = present[models.provider]
+        if not value:
+            raise ConfigError(f"LLM_PROVIDER is {models.provider!r} but {variable} is not set; set it in .env")
+        return models.provider, "LLM_PROVIDER says so"
+    for name in ("groq", "anthropic", "openai"):
+        variable, value = present[name]
+        if value:
+            if name == "openai":
+                variable = "OPENAI_API_KEY" if keys.openai_api_key else "OPENAI_BASE_URL"
+            return name, f"{variable} is set"
+    return "mock", "no model key is set"
+
+
+def _choose_search(config: Config, llm: str, web: bool) -> tuple[tuple[str, ...], str]:
+    keys, search = config.keys, config.search
+    present = {
+        "tavily": ("TAVILY_API_KEY", keys.tavily_api_key),
+        "serpapi": ("SERPAPI_API_KEY", keys.serpapi_api_key),
+        "searxng": ("SEARXNG_BASE_URL", search.searxng_base_url),
+        "local": ("DOCS_DIR (or --docs)", search.docs_dir),
+    }
+    documents = ("local",) if search.docs_dir else ()
+    if search.providers:
+        for name in search.providers:
+            variable, value = present.get(name, ("", "needs none"))
+            if not value:
+                raise ConfigError(f"SEARCH_PROVIDER names {name!r} but {variable} is not set; set it in .env")
+        return tuple(dict.fromkeys((*documents, *search.providers))), "SEARCH_PROVIDER says so"
+    if documents and not web:
+        return documents, "DOCS_DIR or --docs names a folder; the web is not searched without --web"
+    for name in ("tavily", "serpapi", "searxng"):
+        variable, value = present[name]
+        if value:
+            return (*documents, name), f"{variable} is set"
+    if llm != "mock" or web:
+        chain = (KEYLESS, "duckduckgo") if importlib.util.find_spec("ddgs") else (KEYLESS,)
+        return (
+            *documents,
+            *chain,
+        ), "no search key is set: keyless web search, queries go to " + " then ".join(chain)
+    return ("mock",), "no search key is set and the model is the mock"
+
+
+# --- secrets ---------------------------------------------------------------------------------------------
+
+_secrets: set[str] = set()
+
+
+def _remember_secrets(config: Config) -> None:
+    for group, f in all_settings():
+        value = getattr(getattr(config, group), f.name)
+        # Shorter values are no real keys, and replacing them would mangle ordinary text.
+        if f.metadata["secret"] and value and len(value) >= 6:
+            _secrets.add(value)
+
+
+def redact(text: str) -> str:
+    """Replace every secret that any loaded configuration held, by value, with `[redacted]`."""
+    for secret in sorted(_secrets, key=len, reverse=True):
+        text = text.replace(secret, "[redacted]")
+    return text
+
+
+def shown_value(f: Field[Any], value: Any) -> str:
+    """A setting's value as a person may see it: secrets masked, unset said so."""
+    if value is None:
+        return "(unset)"
+    if f.metadata["secret"]:
+        return "*** (set)"
+    if isinstance(value, tuple):
+        return ",".join(map(str, value))
+    return f"{value:,}".replace(",", "_") if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+def describe_settings(config: Config) -> str:
+    """The `--check` page: every setting with its value, the providers that would be used and why."""
+    lines = [f"m3 research agent {VERSION}", ""]
+    for group, f in all_settings():
+        value = getattr(getattr(config, group), f.name)
+        unit = f" {f.metadata['unit']}" if f.metadata["unit"] and value is not None else ""
+        lines.append(f"{f.metadata['env']:<26} {redact(shown_value(f, value))}{unit}")
+    lines += [
+        "",
+        f"model:  {config.llm_provider} ({config.model or 'the server will be asked'}): {config.llm_reason}",
+        f"search: {config.search_provider}: {config.search_reason}",
+    ]
+    lines += [f"WARNING: {text}" for text in config.warnings]
+    return "\n".join(lines)
+
+
+def env_example() -> str:
+    """The text of `.env.example`, generated so that it cannot drift from the code."""
+    lines = ["# Copy to .env and fill in what you have. Every line is optional; empty means unset."]
+    section = ""
+    for group, f in all_settings():
+        if group != section:
+            section = group
+            lines += ["", f"# --- {group} ---"]
+        default = "unset" if f.default is None else shown_value(f, f.default)
+        unit = f" {f.metadata['unit']}" if f.metadata["unit"] and f.default is not None else ""
+        lines += [f"# {f.metadata['meaning']} (default: {default}{unit})", f"# {f.metadata['env']}="]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,1 @@
+"""The wing behind the front rooms: parser, search, fetch, extraction, grounding, reports."""

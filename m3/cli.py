@@ -1,0 +1,212 @@
+"""The command line: arguments in, progress on stderr, the report on stdout, an exit code back."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TextIO
+
+import config
+from config import Config, ConfigError
+from m3.files import why_not_writable, write_atomic
+from m3.records import (
+    ActionEvent,
+    Event,
+    LimitEvent,
+    NoticeEvent,
+    ObservationEvent,
+    RunControl,
+    ThoughtEvent,
+)
+from m3.words import safe_line
+
+if TYPE_CHECKING:
+    from m3.report import FinalOutput
+
+USAGE_ERROR = 2
+EXIT_HELP = """exit codes: 0 answered, 3 partial (a limit or a fault ended it), 4 nothing supports an answer,
+1 failed with nothing read, 2 wrong arguments or settings, 130/143 ended by a signal.
+Settings come from the environment and .env; see .env.example, or --check for what is in force."""
+
+
+def main(argv: Sequence[str], run: Callable[..., FinalOutput], build_llm: Callable[[Config], Any]) -> int:
+    """Run the command line. `run` and `build_llm` are the driver's; returns the exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        return _main(argv, run, build_llm)
+    except ConfigError as problem:
+        print(f"error: {config.redact(str(problem))}", file=sys.stderr)
+        return USAGE_ERROR
+    except BrokenPipeError:
+        # The reader went away. Point stdout elsewhere so that the interpreter's last flush is quiet too.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _main(argv: Sequence[str], run: Callable[..., FinalOutput], build_llm: Callable[[Config], Any]) -> int:
+    args = build_parser().parse_args(argv)
+    settings = config.load_config(overrides=_overrides(args), web=args.web)
+    if args.check:
+        build_llm(settings)
+        print(config.describe_settings(settings))
+        return 0
+    query = _question(args)
+    for path in (args.trace_out, args.summary_out):
+        problem = why_not_writable(path) if path else None
+        if problem:
+            raise ConfigError(f"cannot write {path}: {problem}")
+    build_llm(settings)  # a missing key or package is said before anything is started
+    progress = Progress(sys.stderr, quiet=args.quiet)
+    for warning in settings.warnings:
+        progress.warn(warning)
+    control = RunControl()
+    with _signals(control):
+        output = run(query, config=settings, on_event=progress, control=control)
+    code = _deliver(output, args)
+    return {"SIGINT": 130, "SIGTERM": 143}.get(control.stop_cause, code)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="m3_react_agent.py",
+        description="Research a question; get a short report in which every cited sentence can be checked.",
+        epilog=EXIT_HELP,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("question", nargs="?", help="the question; - reads it from standard input")
+    parser.add_argument("--query", metavar="TEXT", help="the question, as an option")
+    parser.add_argument("--trace-out", metavar="FILE", help="write the whole run as JSON")
+    parser.add_argument("--summary-out", metavar="FILE", help="write the report as Markdown")
+    parser.add_argument("--json", action="store_true", help="print the result as JSON instead of Markdown")
+    parser.add_argument("--quiet", action="store_true", help="print no progress, only warnings and the result")
+    parser.add_argument("--model", metavar="NAME", help="model of the provider, or provider:model")
+    parser.add_argument("--web", action="store_true", help="search the web too when documents are searched")
+    parser.add_argument("--check", action="store_true", help="print every setting and which providers would be used")
+    parser.add_argument("--version", action="version", version=f"m3 research agent {config.VERSION}")
+    for _, f in config.all_settings():
+        if f.metadata["flag"]:
+            default = "" if f.default is None else f" (default: {config.shown_value(f, f.default)})"
+            parser.add_argument(
+                f.metadata["flag"],
+                metavar=(f.metadata["unit"] or f.name.removesuffix("_dir")).upper(),
+                dest=f.metadata["env"],
+                help=f"{f.metadata['meaning']}{default}; {f.metadata['env']}",
+            )
+    return parser
+
+
+def _overrides(args: argparse.Namespace) -> dict[str, str]:
+    """Settings given as options, by environment name. An option that is given empty is a fault, not unset."""
+    chosen = {}
+    for _, f in config.all_settings():
+        value = getattr(args, f.metadata["env"], None)
+        if value is not None:
+            if not value.strip():
+                raise ConfigError(f"{f.metadata['flag']} is empty; give a value or leave it out")
+            chosen[f.metadata["env"]] = value
+    if args.model is not None:
+        provider, colon, name = args.model.partition(":")
+        if colon and provider in config.LLM_PROVIDERS:
+            chosen["LLM_PROVIDER"] = provider
+        else:
+            name = args.model
+        if not name.strip():
+            raise ConfigError("--model is empty; give a model's name or leave it out")
+        chosen |= {f"{p.upper()}_MODEL": name for p in config.LLM_PROVIDERS if p != "mock"}
+    return chosen
+
+
+def _question(args: argparse.Namespace) -> str:
+    if args.query is not None and args.question is not None:
+        raise ConfigError("the question is given twice; give it either bare or with --query")
+    text = args.query if args.query is not None else args.question
+    if text == "-":
+        text = sys.stdin.read()
+    if text is None:
+        raise ConfigError('no question; give one: m3_react_agent.py --query "…"')
+    if not text.strip():
+        raise ConfigError("the question is empty")
+    return str(text).strip()
+
+
+def _deliver(output: FinalOutput, args: argparse.Namespace) -> int:
+    """Write the files, print the result. A file that cannot be written never costs the report."""
+    code = output.exit_code
+    if args.summary_out:
+        code = _write(args.summary_out, config.redact(output.to_markdown())) or code
+    if args.trace_out:
+        from m3.trace import trace_json
+
+        code = _write(args.trace_out, trace_json(output)) or code
+    text = json.dumps(output.to_dict(), ensure_ascii=False, indent=1) + "\n" if args.json else output.to_markdown()
+    sys.stdout.write(config.redact(text))
+    sys.stdout.flush()
+    return code
+
+
+def _write(path: str, text: str) -> int:
+    try:
+        write_atomic(Path(path), text)
+    except OSError as problem:
+        print(f"error: cannot write {path}: {problem.strerror}", file=sys.stderr)
+        return USAGE_ERROR
+    return 0
+
+
+class Progress:
+    """Prints events as they happen: one plain line each, coloured on a terminal unless NO_COLOR is set."""
+
+    COLOURS = {"Thought": "36", "Action": "33", "Observation": "90", "note": "35", "limit": "31", "WARNING": "1;31"}
+
+    def __init__(self, stream: TextIO, *, quiet: bool = False) -> None:
+        self._stream, self._quiet = stream, quiet
+        self._colour = stream.isatty() and not os.environ.get("NO_COLOR")
+
+    def __call__(self, event: Event) -> None:
+        if self._quiet:
+            return
+        if isinstance(event, ThoughtEvent):
+            self._line("Thought", f"[{event.step}] {event.thought}")
+        elif isinstance(event, ActionEvent):
+            self._line("Action", f"[{event.step}] {event.tool} {json.dumps(dict(event.args), ensure_ascii=False)}")
+        elif isinstance(event, ObservationEvent):
+            self._line("Observation", f"[{event.step}] {event.observation}")
+        elif isinstance(event, NoticeEvent):
+            self._line("note", event.message)
+        elif isinstance(event, LimitEvent):
+            self._line("limit", event.message)
+
+    def warn(self, text: str) -> None:
+        self._line("WARNING", text, limit=1_000)
+
+    def _line(self, label: str, text: str, limit: int = 300) -> None:
+        shown = f"\x1b[{self.COLOURS[label]}m{label}:\x1b[0m" if self._colour else f"{label}:"
+        print(f"{shown} {config.redact(safe_line(text, limit))}", file=self._stream, flush=True)
+
+
+class _signals:
+    """SIGINT and SIGTERM ask the run to end with what it has; a second one ends the process at once."""
+
+    def __init__(self, control: RunControl) -> None:
+        self._control = control
+        self._old: dict[int, Any] = {}
+
+    def __enter__(self) -> None:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            self._old[number] = signal.signal(number, self._handle)
+
+    def _handle(self, number: int, frame: object) -> None:
+        if self._control.stopped:
+            os._exit(128 + number)
+        self._control.stop(signal.Signals(number).name)
+
+    def __exit__(self, *exc: object) -> None:
+        for number, handler in self._old.items():
+            signal.signal(number, handler)

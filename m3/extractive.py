@@ -1,0 +1,205 @@
+"""A report without a model: the sentences that answer, copied from the passages, grouped and cited.
+
+The offline mock writes its reports with this, and the driver falls back on it when the model cannot be asked.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from m3.grounding import split_sentences
+from m3.words import terms
+
+MAX_SENTENCES = 9
+MIN_CHARACTERS, MAX_CHARACTERS = 30, 420
+# A sentence answers when it holds this share of the question's words, rarer words counting more.
+MIN_COVERAGE = 0.34
+
+_SEPARATORS = (
+    r"\s+(?:vs\.?|versus|gegenüber|против|contra)\s+",
+    r"\s+(?:with|to|and|or|mit|und|oder|con|y|avec|et|с|со|и|или)\s+|\s*[和与與跟]\s*",
+)
+_COMPARING = re.compile(
+    r"^\W*(?:please\s+)?(?:(?:compare|contrast|vergleiche|comparez|compara|сравни(?:те)?|比较|比較|对比)\s*(?:the\s+)?"
+    r"|(?:what(?:'s| is| are) the )?(?:main |key )?(?:differences?|similarities) between\s+"
+    r"|(?:was ist der |worin liegt der )?unterschied(?:e)? zwischen\s+"
+    r"|(?:в ч[её]м )?(?:разница|отличие) между\s+)",
+    re.I,
+)
+_HOW_DIFFER = re.compile(
+    r"^\W*(?:how|wie)\s+(?:do|does|is|are|unterscheide\w*)\s+(.+?)"
+    r"\s+(?:differ(?:ent)?(?:\s+from)?|sich(?: von)?)\s*(.*)$",
+    re.I,
+)
+_TAIL = re.compile(r"\s+(?:for|in terms of|regarding|when|as|für|для|pour|para)\s+.*$", re.I)
+_CJK_DIFFERENCE = re.compile(r"^(.+?)\s*[和与與跟]\s*(.+?)的?(?:区别|區別|差异|差異|不同|比较|比較)")
+
+
+def sides_of(question: str) -> tuple[list[str], str]:
+    """The things a question compares and the aspect it compares them in; no sides when it compares nothing.
+
+    "Compare Raptor RAG vs HyDE for long documents" -> (["Raptor RAG", "HyDE"], "for long documents").
+    """
+    text = question.strip().rstrip("?.!？。！ ")
+    cjk = _CJK_DIFFERENCE.match(text)
+    if cjk:
+        return [_bare(cjk[1]), _bare(cjk[2])], ""
+    how = _HOW_DIFFER.match(text)
+    if how:
+        body = f"{how[1]} vs {how[2]}" if how[2] else how[1]
+    else:
+        start = _COMPARING.match(text)
+        if not start and not re.search(_SEPARATORS[0], text, re.I):
+            return [], ""
+        body = text[start.end() :] if start else text
+    tail = _TAIL.search(body)
+    aspect = tail.group().strip() if tail else ""
+    body = body[: tail.start()] if tail else body
+    body, colon, after = body.partition(":")
+    if colon and re.search(_SEPARATORS[0], after, re.I):
+        body, aspect = after, body.strip()
+    for separator in _SEPARATORS:
+        parts = [_bare(part) for part in re.split(rf"{separator}|,\s*(?:and\s+|und\s+)?", body, flags=re.I)]
+        parts = [part for part in parts if part]
+        if len(parts) >= 2:
+            return parts[:4], aspect
+    return [], ""
+
+
+def _bare(text: str) -> str:
+    text = re.sub(
+        r"^(?:compare|what is better|which is better|is)\b[,:]?\s*", "", text.strip(" \t,.:;?!'\"“”‘’"), flags=re.I
+    )
+    return re.sub(r"^(?:the|a|an|der|die|das)\s+", "", text, flags=re.I).strip(" \t,.:;'\"“”‘’")
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What the report may be written from: one source's number, title and passages."""
+
+    number: int
+    title: str
+    passages: Sequence[str]
+
+
+@dataclass
+class _Candidate:
+    text: str
+    source: int
+    terms: frozenset[str]
+    title_terms: frozenset[str]
+    heading: str = ""
+    order: int = 0
+    used: bool = field(default=False)
+
+
+def extractive_summary(question: str, evidence: Sequence[Evidence], max_sentences: int = MAX_SENTENCES) -> str:
+    """A cited Markdown report of whole sentences from the evidence; "" when nothing in it answers.
+
+    A comparison gets a paragraph on both sides, then one section a side. Deterministic.
+    """
+    candidates = _candidates(evidence)
+    sides, aspect = sides_of(question)
+    weight = _weights(candidates, question)
+    if len(sides) < 2:
+        chosen = _pick(candidates, frozenset(terms(question)), weight, max_sentences)
+        return _by_source(chosen, evidence)
+    side_terms = [frozenset(terms(side)) for side in sides]
+    shared = frozenset.intersection(*side_terms)
+    side_terms = [one - shared or one for one in side_terms]
+    both = [c for c in candidates if all(c.terms & one for one in side_terms)]
+    lead = _pick(both, frozenset().union(*side_terms), weight, 2)
+    sections = []
+    share = max(3, math.ceil((max_sentences - len(lead)) / len(sides)))
+    for side, one in zip(sides, side_terms, strict=True):
+        others = frozenset().union(*(other for other in side_terms if other is not one))
+        own = [c for c in candidates if not c.used and (c.terms | c.title_terms) & one and not c.terms & others]
+        picked = _pick(own, one | frozenset(terms(aspect)), weight, share, by_title=True)
+        if picked:
+            sections.append(f"## {side}\n\n" + "\n".join(f"- {_cited(c)}" for c in picked))
+    parts = [" ".join(_cited(c) for c in lead)] if lead else []
+    return "\n\n".join(parts + sections)
+
+
+def _candidates(evidence: Sequence[Evidence]) -> list[_Candidate]:
+    found: list[_Candidate] = []
+    seen: set[str] = set()
+    for item in evidence:
+        title = frozenset(terms(item.title))
+        for passage in item.passages:
+            for start, end in split_sentences(passage):
+                text = passage[start:end].strip()
+                key = " ".join(text.casefold().split())
+                if key in seen or not _is_statement(text):
+                    continue
+                seen.add(key)
+                found.append(_Candidate(text, item.number, frozenset(terms(text)), title, order=len(found)))
+    return found
+
+
+def _is_statement(text: str) -> bool:
+    """A whole sentence of prose: not a heading, a table row, a list of links or a question."""
+    dense = any("\u3040" <= c <= "\u9fff" for c in text)  # Han and kana say more in fewer characters
+    if not (MIN_CHARACTERS // (3 if dense else 1) <= len(text) <= MAX_CHARACTERS):
+        return False
+    if not re.search(r"""[.!。！]["'”’»)\]」』]*$""", text) or " | " in text or text.startswith(("#", "…", "[")):
+        return False
+    return dense or text[:1].isupper() or text[:1].isdigit() or not text[:1].isalpha() or not text.isascii()
+
+
+def _weights(candidates: Sequence[_Candidate], question: str) -> dict[str, float]:
+    """Inverse document frequency of words over the candidate sentences."""
+    frequency = Counter(word for c in candidates for word in c.terms)
+    known = {*frequency, *terms(question)}
+    return {word: math.log(1 + len(candidates) / (1 + frequency[word])) for word in known}
+
+
+def _pick(
+    pool: Sequence[_Candidate], wanted: frozenset[str], weight: dict[str, float], count: int, *, by_title: bool = False
+) -> list[_Candidate]:
+    """Up to `count` sentences that answer `wanted`, each adding something the earlier ones do not say."""
+    total = sum(weight.get(word, 0.0) for word in wanted) or 1.0
+    scored = []
+    for c in pool:
+        hits = wanted & (c.terms | (c.title_terms if by_title else frozenset()))
+        coverage = sum(weight.get(word, 0.0) for word in hits) / total
+        in_text = sum(weight.get(word, 0.0) for word in wanted & c.terms) / total
+        if coverage < MIN_COVERAGE:
+            continue
+        substance = min(len(c.terms), 16) / 16
+        scored.append((coverage + in_text + 0.5 * substance, c))
+    chosen: list[_Candidate] = []
+    while scored and len(chosen) < count:
+        per_source = Counter(c.source for c in chosen)
+
+        def gain(pair: tuple[float, _Candidate], taken: Counter[int] = per_source) -> tuple[float, int]:
+            score, c = pair
+            overlap = max((len(c.terms & o.terms) / (len(c.terms | o.terms) or 1) for o in chosen), default=0.0)
+            return score - 1.2 * overlap - 0.15 * taken[c.source], -c.order
+
+        best = max(scored, key=gain)
+        scored.remove(best)
+        best[1].used = True
+        chosen.append(best[1])
+    return sorted(chosen, key=lambda c: c.order)
+
+
+def _cited(candidate: _Candidate) -> str:
+    text = re.sub(r"\s*\[Sources?[^\]]*\]", "", candidate.text)
+    return f"{text} [Source {candidate.source}]"
+
+
+def _by_source(chosen: Sequence[_Candidate], evidence: Sequence[Evidence]) -> str:
+    """The best two sentences first, then the rest grouped by the source they stand in."""
+    if not chosen:
+        return ""
+    parts = [" ".join(_cited(c) for c in chosen[:2])]
+    titles = {item.number: item.title for item in evidence}
+    for number in dict.fromkeys(c.source for c in chosen[2:]):
+        lines = [f"- {_cited(c)}" for c in chosen[2:] if c.source == number]
+        parts.append(f"## {titles.get(number) or f'Source {number}'}\n\n" + "\n".join(lines))
+    return "\n\n".join(parts)

@@ -1,0 +1,6 @@
+"""Sentence against passage: what a page says, where, and whether a claim stands there."""
+
+from m3.grounding.passages import rank_passages, render_passages
+from m3.grounding.sentences import split_sentences
+
+__all__ = ["rank_passages", "render_passages", "split_sentences"]

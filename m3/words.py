@@ -1,0 +1,75 @@
+"""Words, stems and token estimates: one way to cut text for search, ranking, memory and budgets."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from functools import lru_cache
+from threading import Lock
+from typing import Any
+
+STOP_WORDS = frozenset(
+    """a about above after again all also am an and any are as at be because been before being below between both
+    but by can could did do does doing down during each few for from further had has have having he her here hers
+    him his how i if in into is it its itself just me more most my no nor not of off on once only or other our ours
+    out over own same she should so some such than that the their theirs them then there these they this those
+    through to too under until up very was we were what when where which while who whom why will with would you
+    your yours tell explain describe give please compare versus vs difference differences differ between""".split()
+)
+
+# Han, kana and Hangul carry no spaces between words that a regular expression could use.
+_CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+_WORD = re.compile(rf"[{_CJK}]+|[^\W_{_CJK}]+(?:['’][^\W_{_CJK}]+)*")
+_IS_CJK = re.compile(f"[{_CJK}]")
+
+_stemmer_lock = Lock()
+
+
+@lru_cache(maxsize=1)
+def _stemmer() -> Any:
+    import snowballstemmer
+
+    return snowballstemmer.stemmer("english")
+
+
+@lru_cache(maxsize=65_536)
+def stem(word: str) -> str:
+    """The Snowball English stem of a lower-case word; words in other scripts stay as they are."""
+    if not word.isascii() or not word.isalpha():
+        return word
+    with _stemmer_lock:  # the stemmer keeps the word it works on in itself
+        return str(_stemmer().stemWord(word))
+
+
+def words(text: str) -> list[str]:
+    """Case-folded words in order; a run of Han, kana or Hangul counts as its character bigrams."""
+    folded = unicodedata.normalize("NFKC", text).casefold()
+    found: list[str] = []
+    for run in _WORD.findall(folded):
+        if _IS_CJK.match(run):
+            found += [run[i : i + 2] for i in range(len(run) - 1)] or [run]
+        else:
+            found.append(run.replace("’", "'").removesuffix("'s"))
+    return found
+
+
+def terms(text: str) -> list[str]:
+    """The stems that carry meaning: no stop words, no single letters, numbers kept."""
+    kept = (word for word in words(text) if word not in STOP_WORDS)
+    return [stem(word) for word in kept if len(word) > 1 or word.isdigit() or not word.isascii()]
+
+
+def estimate_tokens(text: str) -> int:
+    """Tokens of a text before a server has counted any: UTF-8 bytes / 4, more for scripts of many bytes.
+
+    Characters / 4 is right within about 25 % for Latin prose but half of the truth for Chinese; three bytes a
+    Han character bring the estimate to 0.75 a character, which is what tokenizers need.
+    """
+    return (len(text.encode("utf-8", "replace")) + 3) // 4
+
+
+def safe_line(text: str, limit: int = 300) -> str:
+    """A foreign string on one line for a terminal or a log: no control characters, no escapes, bounded."""
+    clean = "".join(c if c.isprintable() else " " for c in text[: limit * 4])
+    clean = " ".join(clean.split())
+    return clean if len(clean) <= limit else clean[: limit - 1] + "…"

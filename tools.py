@@ -1,0 +1,221 @@
+"""The tool suite the driver dispatches to, and the tracker that gives each page its number."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlsplit
+
+from config import KEYLESS, PROGRAM_DIR, Config
+from m3.documents import LocalDocuments
+from m3.extract import ContentExtractor
+from m3.fetch import Fetcher, PageFetchTool, fetch_pages
+from m3.grounding import rank_passages, render_passages
+from m3.prompts import source_header
+from m3.react_parser import TOOLS, Tool
+from m3.records import FetchedPage, LedgerEntry, Page, RunControl, SearchResult, Source
+from m3.search import MissingEngine, SearchEngine, WebSearchTool
+from m3.words import safe_line
+
+__all__ = ["CitationTracker", "ContentExtractor", "PageFetchTool", "ToolSuite", "WebSearchTool", "build_tools"]
+
+PAGES_PER_ACTION = 4
+RESULTS_PER_SEARCH = 5
+PASSAGE_TOKENS = 400  # of one page in an observation
+EXTRACT_TOKENS = 800  # of one page when the model asks for more of it
+
+_TAG = re.compile(
+    r"\[\s*(?:sources?|src)\b\.?:?\s*(\d{1,4}(?:\s*(?:,|;|&|and|und|et|y|и|和|-|–)?\s*(?:sources?\s*)?\d{1,4})*)\s*\]"
+    r"|【\s*(?:sources?\s*)?(\d{1,4})(?:†[^】]{0,40})?\s*】",
+    re.I,
+)
+_BIBLIOGRAPHY = re.compile(
+    r"\n+[ \t]*(?:#{1,6}[ \t]*|\*\*)?"
+    r"(?:sources?|references?|bibliography|citations|works cited|quellen|источники|参考文献)"
+    r"[ \t]*:?(?:\*\*)?:?[ \t]*\n(?:[ \t]*(?:[-*\[(\d].*)?(?:\n|$))*\s*$",
+    re.I,
+)
+
+
+class CitationTracker:
+    """Gives each page that was read one number and resolves the tags of the finished report to them."""
+
+    def __init__(self) -> None:
+        self.sources: list[Source] = []
+        self._by_url: dict[str, Source] = {}
+
+    def register(self, page: Page) -> Source:
+        """The source of a page; the same canonical URL gets the same number again."""
+        for url in (page.canonical_url, page.url):
+            if url and _url_key(url) in self._by_url:
+                return self._by_url[_url_key(url)]
+        source = Source(len(self.sources) + 1, page)
+        self.sources.append(source)
+        for url in (page.canonical_url, page.url):
+            if url:
+                self._by_url[_url_key(url)] = source
+        return source
+
+    def get(self, number: int) -> Source | None:
+        return self.sources[number - 1] if 1 <= number <= len(self.sources) else None
+
+    def finalize(self, summary: str) -> tuple[str, list[Source]]:
+        """Resolve the tags of a summary: `(summary with [Source N] renumbered by first appearance, cited sources)`.
+
+        Tags that name nothing are dropped, a bibliography the model wrote is cut. Idempotent for a tracker that
+        is left as it was: the tracker then takes over the new numbers.
+        """
+        text = _BIBLIOGRAPHY.sub("", summary).strip()
+        order: dict[int, int] = {}
+
+        def renumber(match: re.Match[str]) -> str:
+            known = [n for n in _numbers(match[1] or match[2]) if self.get(n) is not None]
+            new = dict.fromkeys(order.setdefault(n, len(order) + 1) for n in known)
+            return "[Source " + ", ".join(map(str, new)) + "]" if new else ""
+
+        text = _TAG.sub(renumber, text)
+        text = re.sub(r"[ \t]+(?=[.,;:!?](?:\s|$))", "", re.sub(r"(?<=\S)[ \t]{2,}", " ", text))
+        cited = [Source(new, self.sources[old - 1].page) for old, new in order.items()]
+        self.sources = cited + [
+            Source(i, s.page) for i, s in enumerate((s for s in self.sources if s.number not in order), len(cited) + 1)
+        ]
+        self._by_url = {_url_key(u): s for s in self.sources for u in (s.page.canonical_url, s.page.url) if u}
+        return text, cited
+
+
+def _numbers(text: str) -> list[int]:
+    """The source numbers of one tag; `2-4` is a range when it is short."""
+    found: list[int] = []
+    for first, last in re.findall(r"(\d+)(?:\s*[-–]\s*(\d+))?", text):
+        low, high = int(first), int(last or first)
+        found += range(low, high + 1) if low <= high <= low + 20 else [low, high]
+    return found
+
+
+def _url_key(url: str) -> str:
+    """A URL with what does not change the page taken away, for telling pages apart."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https"):
+        return url
+    host = (parts.hostname or "").removeprefix("www.")
+    query = "&".join(
+        sorted(p for p in parts.query.split("&") if p and not p.lower().startswith(("utm_", "fbclid", "gclid")))
+    )
+    return f"{host}{parts.path.rstrip('/')}?{query}"
+
+
+@dataclass
+class ToolSuite:
+    """Runs one action and renders its observation. What it learns stays in its fields, all plain data."""
+
+    question: str
+    search: WebSearchTool
+    fetcher: Fetcher
+    tracker: CitationTracker = field(default_factory=CitationTracker)
+    tools: Sequence[Tool] = TOOLS
+    results: list[SearchResult] = field(default_factory=list)
+    ledger: list[LedgerEntry] = field(default_factory=list)
+    unreadable: list[FetchedPage] = field(default_factory=list)
+    engines: list[str] = field(default_factory=list)  # that answered, in order of first answer
+
+    def run(self, name: str, args: Mapping[str, Any], control: RunControl) -> str:
+        """The observation of one action. Faults of the outside become observations; nothing is raised."""
+        added = next((t for t in self.tools if t.name == name and t.handler), None)
+        if added is not None and added.handler is not None:
+            return added.handler(args, self)
+        handlers: dict[str, Callable[[Mapping[str, Any], RunControl], str]] = {
+            "search": self._search,
+            "fetch": self._fetch,
+            "extract": self._extract,
+        }
+        return handlers[name](args, control)
+
+    def _search(self, args: Mapping[str, Any], control: RunControl) -> str:
+        query = args["query"]
+        outcome = self.search.search(query, max_results=RESULTS_PER_SEARCH, control=control)
+        self.ledger.append(LedgerEntry("search", query, outcome.status, outcome.detail))
+        if outcome.status == "no_results":
+            return f"No results for {query!r}. Try other words, fewer of them, or another side of the question."
+        if outcome.status != "ok":
+            why = f"{outcome.status}: {safe_line(outcome.detail)}"
+            return f"The search failed ({why}). That is not the same as finding nothing."
+        if outcome.engine not in self.engines:
+            self.engines.append(outcome.engine)
+        return "\n".join(self._result_line(result) for result in outcome.results)
+
+    def _result_line(self, result: SearchResult) -> str:
+        known = next((i for i, r in enumerate(self.results, 1) if r.url == result.url), None)
+        if known is None:
+            self.results.append(result)
+        site = urlsplit(result.url).hostname or result.url
+        head = f"R{known or len(self.results)}. {result.title} ({site}, {result.published or 'date unknown'})"
+        return f"{head}\n   {result.snippet}" if result.snippet else head
+
+    def _fetch(self, args: Mapping[str, Any], control: RunControl) -> str:
+        urls, faults = self._wanted(args)
+        parts = [f"{name}: there is no such result; results are R1 to R{len(self.results)}." for name in faults]
+        for fetched in fetch_pages(self.fetcher, urls[:PAGES_PER_ACTION], control):
+            self.ledger.append(LedgerEntry("fetch", fetched.url, fetched.kind, fetched.error))
+            if fetched.kind != "ok" or fetched.page is None:
+                self.unreadable.append(fetched)
+                parts.append(f"{fetched.url} could not be read ({fetched.kind}): {safe_line(fetched.error)}")
+                continue
+            source = self.tracker.register(fetched.page)
+            parts.append(self._passages(source, self.question, PASSAGE_TOKENS))
+        if len(urls) > PAGES_PER_ACTION:
+            parts.append(f"Only {PAGES_PER_ACTION} pages are read at once; ask again for the others.")
+        return "\n\n".join(parts)
+
+    def _wanted(self, args: Mapping[str, Any]) -> tuple[list[str], list[str]]:
+        """The URLs an action asks for, and the result names that mean nothing."""
+        urls, faults = [], []
+        for name in args.get("results", ()):
+            number = re.fullmatch(r"\s*[Rr]?\s*(\d{1,4})\s*", str(name))
+            if number and 1 <= int(number[1]) <= len(self.results):
+                urls.append(self.results[int(number[1]) - 1].url)
+            elif any(r.url == name for r in self.results):
+                urls.append(str(name))
+            else:
+                faults.append(safe_line(str(name), 60))
+        urls += [str(url) for url in (args.get("url"), *args.get("urls", ())) if url]
+        return list(dict.fromkeys(urls)), faults
+
+    def _passages(self, source: Source, question: str, budget: int) -> str:
+        passages = rank_passages(question, source.page, budget)
+        return f"{source_header(source)}\n{render_passages(source.page, passages)}"
+
+    def _extract(self, args: Mapping[str, Any], control: RunControl) -> str:
+        source = self.tracker.get(args["source"])
+        if source is None:
+            return f"There is no Source {args['source']}; {len(self.tracker.sources)} pages have been read."
+        return self._passages(source, args["question"], EXTRACT_TOKENS)
+
+
+def action_key(name: str, args: Mapping[str, Any]) -> str:
+    """Two actions with the same key ask for the same thing."""
+    return f"{name} {json.dumps(args, sort_keys=True, ensure_ascii=False)}".casefold()
+
+
+def build_tools(config: Config) -> tuple[WebSearchTool, PageFetchTool]:
+    """The configured search and fetch tools, sharing the folders of documents."""
+    folders = []
+    if "local" in config.search_providers and config.search.docs_dir:
+        folders.append(LocalDocuments(config.search.docs_dir))
+    if "mock" in config.search_providers:
+        folders.append(LocalDocuments(PROGRAM_DIR / "sample_corpus", engine="mock"))
+    by_name: dict[str, SearchEngine] = {folder.engine: folder for folder in folders}
+    engines = [
+        by_name.get(name) or MissingEngine(name, "this search engine is not available in this version")
+        for name in config.search_providers
+    ]
+    return WebSearchTool(engines), PageFetchTool(documents=folders, contact=config.fetch.contact)
+
+
+def services_asked(config: Config) -> list[str]:
+    """Every outside service that receives the question, for the report's header."""
+    local = {"local", "mock"}
+    names = [KEYLESS if name == KEYLESS else name for name in config.search_providers if name not in local]
+    return [*([config.llm_provider] if config.llm_provider != "mock" else []), *names]
