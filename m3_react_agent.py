@@ -259,7 +259,7 @@ def _ask(state: RunState, run: Run, messages: Sequence[Message], *, for_report: 
     except LLMError as problem:
         state.budget.book(messages, problem.usage)
         raise
-    except Exception as problem:  # noqa: BLE001  a caller's own client may raise anything; the run must still end well
+    except Exception as problem:  # a caller's own client may raise anything; the run must still end well
         raise LLMError(f"the model call failed: {type(problem).__name__}: {problem}") from problem
     state.budget.book(messages, reply.usage)
     return reply.text, reply.finish_reason

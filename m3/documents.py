@@ -110,13 +110,15 @@ class LocalDocuments:
         return SearchOutcome(results, self.engine, "ok" if results else "no_results")
 
     def _matches(self, wanted: list[str], limit: int, control: RunControl | None) -> list[tuple[str, str, str]]:
+        """Rank by all words together; in a short query the best document for each word comes early too.
+
+        Without that a document wholly about one word of a name loses to many that touch both words.
+        """
         connection = self._index(control)
-        match = " OR ".join('"' + term.replace('"', '""') + '"' for term in wanted)
-        return connection.execute(
-            "SELECT d.path, d.title, d.published FROM words JOIN documents d ON d.id = words.rowid WHERE words MATCH ?"
-            f" ORDER BY bm25(words, {TITLE_WEIGHT}, {PATH_WEIGHT}, {BODY_WEIGHT}), d.path LIMIT ?",
-            (match, limit),
-        ).fetchall()
+        ranked = _ranked(connection, wanted, limit)
+        if 1 < len(wanted) <= 3:
+            ranked[1:1] = [row for term in wanted for row in _ranked(connection, [term], 1)]
+        return list(dict.fromkeys(ranked))[:limit]
 
     def _result(self, row: tuple[str, str, str], query: str, rank: int) -> SearchResult:
         name, title, published = row
@@ -192,6 +194,15 @@ class LocalDocuments:
         if known is not None:
             connection.execute("DELETE FROM words WHERE rowid = ?", (known[0],))
             connection.execute("DELETE FROM documents WHERE path = ?", (name,))
+
+
+def _ranked(connection: sqlite3.Connection, wanted: list[str], limit: int) -> list[tuple[str, str, str]]:
+    match = " OR ".join('"' + term.replace('"', '""') + '"' for term in wanted)
+    return connection.execute(
+        "SELECT d.path, d.title, d.published FROM words JOIN documents d ON d.id = words.rowid WHERE words MATCH ?"
+        f" ORDER BY bm25(words, {TITLE_WEIGHT}, {PATH_WEIGHT}, {BODY_WEIGHT}), d.path LIMIT ?",
+        (match, limit),
+    ).fetchall()
 
 
 def _indexed(text: str) -> str:

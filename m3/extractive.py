@@ -70,6 +70,13 @@ def sides_of(question: str) -> tuple[list[str], str]:
     return [], ""
 
 
+def name_terms(side: str) -> frozenset[str]:
+    """The terms that tell a side apart. Of several words the first does ("solar" in "solar power"); the last one
+    names the kind, which other things share. A name in Han or kana is all of its bigrams."""
+    found = terms(side)
+    return frozenset(found[:1]) if side.isascii() and len(found) == 2 else frozenset(found)
+
+
 def _bare(text: str) -> str:
     text = re.sub(
         r"^(?:compare|what is better|which is better|is)\b[,:]?\s*", "", text.strip(" \t,.:;?!'\"“”‘’"), flags=re.I
@@ -108,9 +115,7 @@ def extractive_summary(question: str, evidence: Sequence[Evidence], max_sentence
     if len(sides) < 2:
         chosen = _pick(candidates, frozenset(terms(question)), weight, max_sentences)
         return _by_source(chosen, evidence)
-    side_terms = [frozenset(terms(side)) for side in sides]
-    shared = frozenset.intersection(*side_terms)
-    side_terms = [one - shared or one for one in side_terms]
+    side_terms = [name_terms(side) for side in sides]
     both = [c for c in candidates if all(c.terms & one for one in side_terms)]
     lead = _pick(both, frozenset().union(*side_terms), weight, 2)
     sections = []
@@ -171,7 +176,8 @@ def _pick(
         if coverage < MIN_COVERAGE:
             continue
         substance = min(len(c.terms), 16) / 16
-        scored.append((coverage + in_text + 0.5 * substance, c))
+        opening = 0.5 if wanted & frozenset(terms(" ".join(c.text.split()[:3]))) else 0.0  # it is what is spoken of
+        scored.append((coverage + in_text + 0.5 * substance + opening, c))
     chosen: list[_Candidate] = []
     while scored and len(chosen) < count:
         per_source = Counter(c.source for c in chosen)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from m3.extractive import Evidence, extractive_summary, sides_of
+from m3.extractive import Evidence, extractive_summary, name_terms, sides_of
 from m3.prompts import CONDENSE_MARK, NO_ANSWER, SYNTHESIS_MARK
 from m3.react_parser import ParsedStep, canonical_turn, parse_thought_action
 from m3.records import Completion, Message, RunControl, Usage
@@ -100,7 +100,7 @@ class MockLLMClient:
     def _unread(self, turns: Sequence[_Turn], sides: int) -> list[str]:
         """The next results to read: the best of each search in turn, none twice, two or three in all."""
         read = {name for turn in turns if turn.step.tool == "fetch" for name in turn.step.args.get("results", ())}
-        lists = [re.findall(r"^(R\d+)\. ", turn.observation, re.M) for turn in turns if turn.step.tool == "search"]
+        lists = [_best_first(turn) for turn in turns if turn.step.tool == "search"]
         lists = lists[-1:] if read else lists
         most = 4 if sides > 1 and not read else 3
         chosen: list[str] = []
@@ -143,6 +143,13 @@ def _turns(messages: Sequence[Message]) -> list[_Turn]:
             if step.tool:
                 found.append(_Turn(step, answer["content"].removeprefix("Observation:").strip()))
     return found
+
+
+def _best_first(search: _Turn) -> list[str]:
+    """The names of a search's results, those whose title speaks of what was searched for first."""
+    wanted = name_terms(str(search.step.args.get("query", "")))
+    found = re.findall(r"^(R\d+)\. (.*)$", search.observation, re.M)
+    return [name for name, title in sorted(found, key=lambda pair: not wanted & set(terms(pair[1])))]
 
 
 def _gap(turns: Sequence[_Turn], sides: Sequence[str], *, is_comparison: bool) -> str:

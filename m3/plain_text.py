@@ -14,6 +14,16 @@ _HEADING = re.compile(r"^(#{1,6})\s+(.*?)\s*#*\s*$")
 _ITEM = re.compile(r"^(\s*)(?:[-*+•]|\d{1,3}[.)])\s+(.*)$")
 
 
+_INLINE = re.compile(
+    r"!?\[([^\]\n]*)\]\([^)\s]*(?:\s+\"[^\"]*\")?\)|(`+)(.+?)\2|(\*\*|__)(?=\S)(.+?)(?<=\S)\4|(?<![\w*])[*_](?=\S)([^*_\n]+?)(?<=\S)[*_](?![\w*])"
+)
+
+
+def _plain(text: str) -> str:
+    """Markdown's inline marks taken away, so that a quote reads as a reader sees it."""
+    return _INLINE.sub(lambda m: m[1] or m[3] or m[5] or m[6] or "", text)
+
+
 def markdown_page(text: str, url: str) -> Page:
     """A Markdown or plain-text document as a page. Front matter fills title, published and site."""
     text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
@@ -41,7 +51,7 @@ def _markdown_parts(text: str) -> Iterator[tuple[str, str, int, int | None]]:
 
     def flush() -> Iterator[tuple[str, str, int, int | None]]:
         if paragraph:
-            yield "paragraph", " ".join(line.strip() for line in paragraph), 0, None
+            yield "paragraph", _plain(" ".join(line.strip() for line in paragraph)), 0, None
             paragraph.clear()
 
     for line in text.split("\n"):
@@ -59,10 +69,10 @@ def _markdown_parts(text: str) -> Iterator[tuple[str, str, int, int | None]]:
         heading, item = _HEADING.match(line), _ITEM.match(line)
         if heading:
             yield from flush()
-            yield "heading", heading[2], len(heading[1]), None
+            yield "heading", _plain(heading[2]), len(heading[1]), None
         elif item:
             yield from flush()
-            yield "list_item", item[2].strip(), len(item[1].expandtabs(4)) // 2, None
+            yield "list_item", _plain(item[2].strip()), len(item[1].expandtabs(4)) // 2, None
         elif line.lstrip().startswith("|"):
             yield from flush()
             if not re.fullmatch(r"[\s|:-]+", line):  # the rule under a table's header says nothing

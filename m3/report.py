@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -112,11 +111,3 @@ def _source_line(source: Source) -> str:
     page = source.page
     date = f", {page.published}" if page.published else ""
     return f"{source.number}. {source.title}: {page.url}{date}" + "".join(f"\n   - {note}" for note in page.notes)
-
-
-def steps_text(steps: Sequence[Step]) -> str:
-    """Every thought, action and observation of a run, for people."""
-    return "\n\n".join(
-        f"Step {s.number}\nThought: {s.thought}\nAction: {s.tool}\nAction Input: {dict(s.args)}\nObservation: {s.observation}"
-        for s in steps
-    )

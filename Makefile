@@ -1,0 +1,41 @@
+# make help lists what there is.
+PYTHON ?= python3
+VENV := .venv
+PY := $(VENV)/bin/python
+QUERY ?= Compare Raptor RAG vs HyDE
+
+.DEFAULT_GOAL := help
+.PHONY: help setup run test lint bench clean
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-22s %s\n", $$1, $$2}'
+
+$(VENV)/.run: requirements.txt
+	$(PYTHON) -m venv $(VENV)
+	$(PY) -m pip install --quiet --disable-pip-version-check -r requirements.txt
+	@touch $@
+
+$(VENV)/.dev: requirements.txt requirements-dev.txt
+	$(PYTHON) -m venv $(VENV)
+	$(PY) -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
+	@touch $@ $(VENV)/.run
+
+setup: $(VENV)/.dev ## make .venv with what runs and tests need
+
+run: $(VENV)/.run ## research QUERY="…" and print the cited report
+	@$(PY) m3_react_agent.py --query "$(QUERY)"
+
+test: $(VENV)/.dev ## run the tests
+	$(PY) -m pytest
+
+lint: $(VENV)/.dev ## ruff and mypy
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m mypy
+
+bench: $(VENV)/.dev ## run every bench
+	@for bench in bench/*.py; do echo "== $$bench"; $(PY) "$$bench" || exit 1; done
+
+clean: ## remove everything that was made here
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	find . -name __pycache__ -type d -not -path './node_modules/*' -prune -exec rm -rf {} +
