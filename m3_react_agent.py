@@ -468,6 +468,8 @@ def _outcome(state: RunState, cited: bool) -> Outcome:
     searches = [e for e in state.tools.ledger if e.kind == "search"]
     all_failed = bool(searches) and all(e.status not in ("ok", "no_results") for e in searches)
     nothing_read = not state.tools.tracker.sources
+    if state.stop_reason == "interrupted":
+        return "partial"
     if nothing_read and (all_failed or state.stop_reason in ("provider_error", "search_error")):
         return "failed"
     if state.stop_reason == "agent_finished":

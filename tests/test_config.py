@@ -1,0 +1,142 @@
+"""Settings: read, checked, resolved and shown."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+import config
+from config import ConfigError, load_config
+
+ROOT = Path(__file__).parent.parent
+SECRET = "gsk_abcdef0123456789"
+
+
+def test_defaults_are_those_of_the_contract() -> None:
+    c = load_config({})
+    assert dataclasses.astuple(c.limits) == (10, 60_000, 300.0)
+    assert c.memory.short_term_token_budget == config.MEMORY.short_term_token_budget == 12_000
+    assert (c.llm_provider, c.search_provider) == ("mock", "mock")
+
+
+def test_a_configuration_cannot_be_changed() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        load_config({}).limits.max_tokens = 1  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("env", "llm", "search"),
+    [
+        ({}, "mock", "mock"),
+        ({"GROQ_API_KEY": SECRET}, "groq", "tavily-keyless"),
+        ({"GROQ_API_KEY": SECRET, "ANTHROPIC_API_KEY": "a" * 9}, "groq", "tavily-keyless"),
+        ({"ANTHROPIC_API_KEY": "a" * 9, "OPENAI_API_KEY": "b" * 9}, "anthropic", "tavily-keyless"),
+        ({"OPENAI_BASE_URL": "http://localhost:11434/v1"}, "openai", "tavily-keyless"),
+        ({"GROQ_API_KEY": SECRET, "TAVILY_API_KEY": "tvly-123456", "SERPAPI_API_KEY": "s" * 9}, "groq", "tavily"),
+        ({"SERPAPI_API_KEY": "s" * 9, "SEARXNG_BASE_URL": "http://127.0.0.1:8888"}, "mock", "serpapi"),
+        ({"SEARXNG_BASE_URL": "http://127.0.0.1:8888"}, "mock", "searxng"),
+        ({"LLM_PROVIDER": "mock", "GROQ_API_KEY": SECRET}, "mock", "mock"),
+        ({"LLM_PROVIDER": " Mock ", "TAVILY_API_KEY": ""}, "mock", "mock"),
+        ({"DOCS_DIR": str(ROOT), "GROQ_API_KEY": SECRET}, "groq", "local"),
+        ({"DOCS_DIR": str(ROOT), "TAVILY_API_KEY": "tvly-123456"}, "mock", "local"),
+        ({"DOCS_DIR": str(ROOT), "SEARCH_PROVIDER": "tavily", "TAVILY_API_KEY": "tvly-123456"}, "mock", "local,tavily"),
+    ],
+)
+def test_providers_are_the_explicit_ones_else_the_first_key_else_keyless_or_mock(
+    env: dict[str, str], llm: str, search: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)  # ddgs is an optional extra
+    c = load_config(env)
+    assert (c.llm_provider, c.search_provider) == (llm, search)
+    assert c.llm_reason and c.search_reason
+
+
+def test_the_web_joins_documents_only_when_asked() -> None:
+    env = {"DOCS_DIR": str(ROOT), "TAVILY_API_KEY": "tvly-123456"}
+    assert load_config(env).search_providers == ("local",)
+    assert load_config(env, web=True).search_providers == ("local", "tavily")
+
+
+@pytest.mark.parametrize(
+    ("env", "named"),
+    [
+        ({"MAX_TOKENS": "lots"}, ["MAX_TOKENS", "'lots'", "whole number"]),
+        ({"MAX_TOKENS": "-5"}, ["MAX_TOKENS", "'-5'", "at least 1"]),
+        ({"MAX_ITERATIONS": "0"}, ["MAX_ITERATIONS", "'0'"]),
+        ({"MAX_ITERATIONS": "2.5"}, ["MAX_ITERATIONS", "'2.5'"]),
+        ({"MAX_WALL_CLOCK_SECONDS": "nan"}, ["MAX_WALL_CLOCK_SECONDS", "'nan'", "greater than 0"]),
+        ({"MAX_WALL_CLOCK_SECONDS": "inf"}, ["MAX_WALL_CLOCK_SECONDS", "'inf'"]),
+        ({"SHORT_TERM_TOKEN_BUDGET": "12k"}, ["SHORT_TERM_TOKEN_BUDGET", "'12k'"]),
+        ({"LLM_PROVIDER": "gpt"}, ["LLM_PROVIDER", "'gpt'", "groq", "anthropic", "openai", "mock"]),
+        ({"LLM_PROVIDER": "groq"}, ["LLM_PROVIDER", "GROQ_API_KEY"]),
+        ({"LLM_PROVIDER": "openai"}, ["OPENAI_API_KEY or OPENAI_BASE_URL"]),
+        ({"SEARCH_PROVIDER": "bing"}, ["SEARCH_PROVIDER", "'bing'", "searxng"]),
+        ({"SEARCH_PROVIDER": "tavily"}, ["SEARCH_PROVIDER", "TAVILY_API_KEY"]),
+        ({"SEARCH_PROVIDER": "local"}, ["DOCS_DIR"]),
+        ({"SEARCH_PROVIDER": ","}, ["SEARCH_PROVIDER", "one or more of"]),
+        ({"DOCS_DIR": "/no/such/folder"}, ["DOCS_DIR", "--docs", "/no/such/folder"]),
+        ({"OPENAI_BASE_URL": "localhost:11434"}, ["OPENAI_BASE_URL", "http://"]),
+    ],
+)
+def test_a_bad_value_is_one_line_with_the_variable_the_value_and_what_is_accepted(
+    env: dict[str, str], named: list[str]
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_config(env)
+    message = str(caught.value)
+    assert "\n" not in message and all(part in message for part in named), message
+
+
+def test_a_bad_secret_is_not_shown() -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_config({"UPSTASH_REDIS_REST_URL": "redis://user:hunter2@db"})
+    assert "UPSTASH_REDIS_REST_URL" in str(caught.value)
+
+
+def test_empty_strings_and_blanks_count_as_unset() -> None:
+    blank = {f.metadata["env"]: "  " for _, f in config.all_settings()}
+    assert load_config(blank) == load_config({})
+
+
+def test_dotenv_is_read_without_overriding_and_only_from_the_real_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".env").write_text('MAX_TOKENS=4321\nMAX_ITERATIONS="7"\nGROQ_MODEL=\n')
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MAX_ITERATIONS", "5")
+    c = load_config()
+    assert (c.limits.max_tokens, c.limits.max_iterations, c.models.groq_model) == (4321, 5, None)
+    assert load_config({}).limits.max_tokens == 60_000
+
+
+def test_the_mock_and_half_an_upstash_are_warned_of() -> None:
+    warnings = " ".join(load_config({"UPSTASH_REDIS_REST_URL": "https://db.example"}).warnings)
+    assert "MOCK" in warnings and "GROQ_API_KEY" in warnings and "UPSTASH_REDIS_REST_TOKEN" in warnings
+    assert not any("MOCK" in w for w in load_config({"GROQ_API_KEY": SECRET}).warnings)
+
+
+def test_secrets_are_masked_in_the_settings_page_and_redacted_by_value_everywhere() -> None:
+    c = load_config({"GROQ_API_KEY": SECRET, "UPSTASH_REDIS_REST_TOKEN": "tok-987654"})
+    page = config.describe_settings(c)
+    assert SECRET not in page and "tok-987654" not in page and "*** (set)" in page
+    assert config.redact(f"key {SECRET}!") == "key [redacted]!"
+
+
+def test_every_setting_has_a_meaning_and_stands_in_the_settings_page() -> None:
+    names = [f.metadata["env"] for _, f in config.all_settings()]
+    assert len(names) == len(set(names))
+    page = config.describe_settings(load_config({}))
+    for _, f in config.all_settings():
+        assert f.metadata["meaning"] and f.metadata["env"] in page
+
+
+def test_env_example_is_what_the_code_generates_with_the_keys_first_and_nothing_set() -> None:
+    text = (ROOT / ".env.example").read_text()
+    assert text == config.env_example(), (
+        'run: python -c \'import config; open(".env.example", "w").write(config.env_example())\''
+    )
+    assert text.index("GROQ_API_KEY") < text.index("MAX_TOKENS")
+    assert "UPSTASH_REDIS_REST_URL" in text and "UPSTASH_REDIS_REST_TOKEN" in text
+    assert all(line.startswith("#") or not line for line in text.splitlines())
