@@ -27,12 +27,19 @@ _COMPARING = re.compile(
     r"^\W*(?:please\s+)?(?:(?:compare|contrast|vergleiche|comparez|compara|сравни(?:те)?|比较|比較|对比)\s*(?:the\s+)?"
     r"|(?:what(?:'s| is| are) the )?(?:main |key )?(?:differences?|similarities) between\s+"
     r"|(?:was ist der |worin liegt der )?unterschied(?:e)? zwischen\s+"
-    r"|(?:в ч[её]м )?(?:разница|отличие) между\s+)",
+    r"|(?:в ч[её]м )?(?:разница|отличие) между\s+"
+    r"|(?:which|what)(?: one)? is (?:better|worse|\w+er)\b[,:]?\s*"
+    r"|should (?:i|we|one) (?:use|choose|take|buy|pick)\s+)",
     re.I,
 )
 _HOW_DIFFER = re.compile(
     r"^\W*(?:how|wie)\s+(?:do|does|is|are|unterscheide\w*)\s+(.+?)"
     r"\s+(?:differ(?:ent)?(?:\s+from)?|sich(?: von)?)\s*(.*)$",
+    re.I,
+)
+_THAN = re.compile(
+    r"^\W*(?:is|are|do|does)\s+(.+?)\s+(?:(?:any|much|far)\s+)?"
+    r"(?:better|worse|\w+er|(?:more|less)\s+\w+)\s+than\s+(.+)$",
     re.I,
 )
 _TAIL = re.compile(r"\s+(?:for|in terms of|regarding|when|as|für|для|pour|para)\s+.*$", re.I)
@@ -48,6 +55,9 @@ def sides_of(question: str) -> tuple[list[str], str]:
     cjk = _CJK_DIFFERENCE.match(text)
     if cjk:
         return [_bare(cjk[1]), _bare(cjk[2])], ""
+    than = _THAN.match(text)
+    if than:
+        return [_bare(than[1]), _bare(than[2])], ""
     how = _HOW_DIFFER.match(text)
     if how:
         body = f"{how[1]} vs {how[2]}" if how[2] else how[1]
@@ -71,10 +81,18 @@ def sides_of(question: str) -> tuple[list[str], str]:
 
 
 def name_terms(side: str) -> frozenset[str]:
-    """The terms that tell a side apart. Of several words the first does ("solar" in "solar power"); the last one
-    names the kind, which other things share. A name in Han or kana is all of its bigrams."""
+    """The terms that tell a side apart from others of its kind: the first of several words ("solar" in "solar power").
+
+    A name in Han or kana is all of its bigrams.
+    """
     found = terms(side)
-    return frozenset(found[:1]) if side.isascii() and len(found) == 2 else frozenset(found)
+    return frozenset(found[:1] if side.isascii() else found)
+
+
+def _naming_terms(side: str, candidates: Sequence[_Candidate]) -> frozenset[str]:
+    """What a sentence must hold to speak of a side: all its words, or the telling one where few sentences hold all."""
+    whole = frozenset(terms(side))
+    return whole if sum(whole <= c.terms for c in candidates) >= 3 else name_terms(side)
 
 
 def _bare(text: str) -> str:
@@ -115,15 +133,19 @@ def extractive_summary(question: str, evidence: Sequence[Evidence], max_sentence
     if len(sides) < 2:
         chosen = _pick(candidates, frozenset(terms(question)), weight, max_sentences)
         return _by_source(chosen, evidence)
-    side_terms = [name_terms(side) for side in sides]
-    both = [c for c in candidates if all(c.terms & one for one in side_terms)]
+    side_terms = [_naming_terms(side, candidates) for side in sides]
+    both = [c for c in candidates if all(one <= c.terms for one in side_terms)]
     lead = _pick(both, frozenset().union(*side_terms), weight, 2)
     sections = []
     share = max(3, math.ceil((max_sentences - len(lead)) / len(sides)))
     for side, one in zip(sides, side_terms, strict=True):
-        others = frozenset().union(*(other for other in side_terms if other is not one))
-        own = [c for c in candidates if not c.used and (c.terms | c.title_terms) & one and not c.terms & others]
-        picked = _pick(own, one | frozenset(terms(aspect)), weight, share, by_title=True)
+        others = [other for other in side_terms if other is not one]
+        own = [
+            c
+            for c in candidates
+            if not c.used and one <= c.terms | c.title_terms and not any(other <= c.terms for other in others)
+        ]
+        picked = _pick(own, one, weight, share, by_title=True, aspect=frozenset(terms(aspect)))
         if picked:
             sections.append(f"## {side}\n\n" + "\n".join(f"- {_cited(c)}" for c in picked))
     parts = [" ".join(_cited(c) for c in lead)] if lead else []
@@ -164,9 +186,18 @@ def _weights(candidates: Sequence[_Candidate], question: str) -> dict[str, float
 
 
 def _pick(
-    pool: Sequence[_Candidate], wanted: frozenset[str], weight: dict[str, float], count: int, *, by_title: bool = False
+    pool: Sequence[_Candidate],
+    wanted: frozenset[str],
+    weight: dict[str, float],
+    count: int,
+    *,
+    by_title: bool = False,
+    aspect: frozenset[str] = frozenset(),
 ) -> list[_Candidate]:
-    """Up to `count` sentences that answer `wanted`, each adding something the earlier ones do not say."""
+    """Up to `count` sentences that answer `wanted`, each adding something the earlier ones do not say.
+
+    by_title: a source's title may name what its sentences speak of; aspect: words that make a sentence fit better.
+    """
     total = sum(weight.get(word, 0.0) for word in wanted) or 1.0
     scored = []
     for c in pool:
@@ -177,7 +208,8 @@ def _pick(
             continue
         substance = min(len(c.terms), 16) / 16
         opening = 0.5 if wanted & frozenset(terms(" ".join(c.text.split()[:3]))) else 0.0  # it is what is spoken of
-        scored.append((coverage + in_text + 0.5 * substance + opening, c))
+        fit = len(aspect & c.terms) / len(aspect) if aspect else 0.0
+        scored.append((coverage + in_text + 0.5 * substance + opening + fit, c))
     chosen: list[_Candidate] = []
     while scored and len(chosen) < count:
         per_source = Counter(c.source for c in chosen)

@@ -147,9 +147,15 @@ def _turns(messages: Sequence[Message]) -> list[_Turn]:
 
 def _best_first(search: _Turn) -> list[str]:
     """The names of a search's results, those whose title speaks of what was searched for first."""
-    wanted = name_terms(str(search.step.args.get("query", "")))
+    query = str(search.step.args.get("query", ""))
+    telling, all_terms = name_terms(query), set(terms(query))
     found = re.findall(r"^(R\d+)\. (.*)$", search.observation, re.M)
-    return [name for name, title in sorted(found, key=lambda pair: not wanted & set(terms(pair[1])))]
+
+    def fit(pair: tuple[str, str]) -> tuple[bool, int]:
+        title = set(terms(pair[1]))
+        return not telling & title, -len(all_terms & title)
+
+    return [name for name, _ in sorted(found, key=fit)]
 
 
 def _gap(turns: Sequence[_Turn], sides: Sequence[str], *, is_comparison: bool) -> str:
@@ -159,7 +165,8 @@ def _gap(turns: Sequence[_Turn], sides: Sequence[str], *, is_comparison: bool) -
     for side in sides:
         words = terms(side)
         missing = [word for word in words if word not in known]
-        if words and len(missing) * 2 > len(words):
+        enough = 0.5 if is_comparison else 0.25  # a side is a name; of a question some words are only its wording
+        if words and len(missing) > enough * len(words):
             return side if is_comparison else " ".join(w for w in side.split() if set(terms(w)) & set(missing))
     return ""
 

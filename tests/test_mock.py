@@ -1,0 +1,145 @@
+"""The offline mock on subjects that nobody prepared it for."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from config import load_config
+from m3.extractive import sides_of
+from m3.report import FinalOutput
+from m3_react_agent import run_react_loop
+
+HEATING = {
+    "heat-pumps.md": """# Heat pumps
+
+A heat pump moves heat from the outside air, the ground or water into a building. It uses electricity.
+
+## Efficiency
+
+Heat pumps deliver about three units of heat for each unit of electricity in mild weather. The efficiency of a heat
+pump falls when the outside air gets colder. A heat pump works best with underfloor heating or large radiators.
+
+## Cost
+
+The installation of a heat pump costs more than the installation of a gas boiler.
+""",
+    "gas-boilers.txt": """Gas boilers
+
+A gas boiler burns natural gas to heat water for radiators and taps. Condensing gas boilers recover heat from the
+exhaust gas. Modern gas boilers reach efficiencies above 90 per cent.
+
+Gas boilers are cheap to install where a gas connection exists. Burning gas releases carbon dioxide.
+""",
+    "costs.csv": "system,installation,service\nheat pump,high,low\ngas boiler,low,medium\n",
+    "sub/insulation.html": "<html><head><title>Insulation first</title></head><body><nav>Home</nav><main>"
+    "<h1>Insulation first</h1><p>In a well insulated house a heat pump runs at low temperatures and a gas boiler can "
+    "be smaller.</p></main></body></html>",
+}
+GERMAN = {
+    "faultier.md": "# Faultier\n\nDas Faultier lebt in den Bäumen Südamerikas. Das Faultier schläft viele Stunden am "
+    "Tag. Das Faultier frisst Blätter.\n",
+    "biber.md": "# Biber\n\nDer Biber lebt an Flüssen und Seen. Der Biber baut Dämme aus Ästen. Anders als das "
+    "Faultier ist der Biber ein guter Baumeister. Der Biber frisst Rinde.\n",
+}
+
+
+def ask(folder: Path, documents: dict[str, str], question: str) -> FinalOutput:
+    root = folder / "documents"
+    for name, text in documents.items():
+        path = root / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return run_react_loop(question, config=load_config({"DOCS_DIR": str(root)}))
+
+
+def cited_sentences(summary: str) -> list[str]:
+    return re.findall(r"[^\n]*?\S[^\n]*?\[Source \d+\]", summary)
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "Compare heat pumps and gas boilers for old houses",
+        "heat pump vs gas boiler",
+        "What are the differences between a heat pump and a gas boiler?",
+        "How do heat pumps differ from gas boilers?",
+        "Which is better: heat pumps or gas boilers?",
+        "Is a heat pump cheaper than a gas boiler?",
+        "Should I buy a heat pump or a gas boiler?",
+    ],
+)
+def test_a_comparison_in_any_wording_has_both_sides_and_only_sentences_that_stand_in_the_documents(
+    question: str, tmp_path: Path
+) -> None:
+    output = ask(tmp_path, HEATING, question)
+    assert output.outcome == "answered" and output.iterations_used >= 4
+    assert [step.tool for step in output.steps][:3] == ["search", "search", "fetch"]
+    headings = re.findall(r"^## (.+)$", output.summary, re.M)
+    assert len(headings) == 2 and "heat pump" in headings[0] and "gas boiler" in headings[1]
+    sentences = cited_sentences(output.summary)
+    assert len(sentences) >= 6 and len(output.sources) >= 3
+    known = " ".join(" ".join(HEATING.values()).split())
+    for sentence in sentences:
+        bare = re.sub(r"^\s*-\s*|\s*\[Source \d+\]$", "", sentence).strip()
+        assert bare in known, bare
+
+
+def test_a_question_in_another_language_is_answered_from_documents_in_it(tmp_path: Path) -> None:
+    output = ask(tmp_path, GERMAN, "Was ist der Unterschied zwischen Faultier und Biber?")
+    assert output.outcome == "answered" and len(output.sources) == 2
+    assert "## Faultier" in output.summary and "## Biber" in output.summary
+
+
+def test_a_side_of_a_question_left_open_is_searched_again_by_its_own_words(tmp_path: Path) -> None:
+    documents = {f"tea{i}.md": f"# Tea {i}\n\nTea number {i} is made from leaves of the tea plant.\n" for i in range(8)}
+    documents["saucer.md"] = "# Porcelain\n\nKaolin is fired into porcelain at high temperature.\n"
+    output = ask(
+        tmp_path, documents, "How is tea made from the leaves of the tea plant, and what is kaolin fired into?"
+    )
+    queries = [step.args["query"] for step in output.steps if step.tool == "search"]
+    assert len(queries) == 1 or "kaolin" in queries[1].lower()
+    assert "Kaolin is fired into porcelain" in output.summary
+
+
+def test_what_no_document_says_is_not_answered(tmp_path: Path) -> None:
+    output = ask(tmp_path, HEATING, "Who won the football world cup of 1998?")
+    assert (output.outcome, output.exit_code) == ("abstained", 4) and not output.sources
+
+
+def test_the_same_question_gives_the_same_report(tmp_path: Path) -> None:
+    first, second = (ask(tmp_path, HEATING, "heat pump vs gas boiler") for _ in range(2))
+    assert first.summary == second.summary and first.tokens_consumed == second.tokens_consumed
+
+
+@pytest.mark.parametrize(
+    ("question", "sides"),
+    [
+        ("Compare Raptor RAG vs HyDE", ["Raptor RAG", "HyDE"]),
+        ("compare the bicycle with the car", ["bicycle", "car"]),
+        ("PostgreSQL versus MySQL versus SQLite?", ["PostgreSQL", "MySQL", "SQLite"]),
+        ("Difference between TCP and UDP", ["TCP", "UDP"]),
+        ("Vergleiche Gas mit Strom", ["Gas", "Strom"]),
+        ("猫和狗的区别", ["猫", "狗"]),
+        ("Чем отличается чай от кофе?", []),
+        ("What is HyDE?", []),
+        ("Who are the friends and enemies of Rome?", []),
+        ("How do I compare two files?", []),
+        ("", []),
+    ],
+)
+def test_the_sides_of_a_comparison_are_found_and_nothing_else_is_one(question: str, sides: list[str]) -> None:
+    assert sides_of(question)[0] == sides
+
+
+def test_documents_alone_open_no_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*args: object, **kwargs: object) -> None:
+        raise AssertionError("a run over documents tried to open a connection")
+
+    monkeypatch.setattr("socket.socket.connect", refuse)
+    monkeypatch.setattr("socket.getaddrinfo", refuse)
+    output = ask(tmp_path, HEATING, "heat pump vs gas boiler")
+    assert output.outcome == "answered" and output.services == ()
+    assert "sent to: nobody" in output.to_markdown()
