@@ -18,6 +18,7 @@ from m3.prompts import source_header
 from m3.react_parser import TOOLS, Tool
 from m3.records import FetchedPage, LedgerEntry, Page, RunControl, SearchResult, Source
 from m3.search import MissingEngine, SearchEngine, WebSearchTool
+from m3.urls import canonical_key
 from m3.words import safe_line
 
 __all__ = ["CitationTracker", "ContentExtractor", "PageFetchTool", "ToolSuite", "WebSearchTool", "build_tools"]
@@ -50,13 +51,13 @@ class CitationTracker:
     def register(self, page: Page) -> Source:
         """The source of a page; the same canonical URL gets the same number again."""
         for url in (page.canonical_url, page.url):
-            if url and _url_key(url) in self._by_url:
-                return self._by_url[_url_key(url)]
+            if url and canonical_key(url) in self._by_url:
+                return self._by_url[canonical_key(url)]
         source = Source(len(self.sources) + 1, page)
         self.sources.append(source)
         for url in (page.canonical_url, page.url):
             if url:
-                self._by_url[_url_key(url)] = source
+                self._by_url[canonical_key(url)] = source
         return source
 
     def get(self, number: int) -> Source | None:
@@ -82,7 +83,7 @@ class CitationTracker:
         self.sources = cited + [
             Source(i, s.page) for i, s in enumerate((s for s in self.sources if s.number not in order), len(cited) + 1)
         ]
-        self._by_url = {_url_key(u): s for s in self.sources for u in (s.page.canonical_url, s.page.url) if u}
+        self._by_url = {canonical_key(u): s for s in self.sources for u in (s.page.canonical_url, s.page.url) if u}
         return text, cited
 
 
@@ -93,18 +94,6 @@ def _numbers(text: str) -> list[int]:
         low, high = int(first), int(last or first)
         found += range(low, high + 1) if low <= high <= low + 20 else [low, high]
     return found
-
-
-def _url_key(url: str) -> str:
-    """A URL with what does not change the page taken away, for telling pages apart."""
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https"):
-        return url
-    host = (parts.hostname or "").removeprefix("www.")
-    query = "&".join(
-        sorted(p for p in parts.query.split("&") if p and not p.lower().startswith(("utm_", "fbclid", "gclid")))
-    )
-    return f"{host}{parts.path.rstrip('/')}?{query}"
 
 
 @dataclass
