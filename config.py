@@ -436,9 +436,23 @@ def shown_value(f: Field[Any], value: Any) -> str:
         return "(unset)"
     if f.metadata["secret"]:
         return "*** (set)"
-    if isinstance(value, tuple):
-        return ",".join(map(str, value))
-    return f"{value:,}".replace(",", "_") if isinstance(value, int) and not isinstance(value, bool) else str(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}".replace(",", "_")
+    return _as_text(value)
+
+
+def chosen_settings(config: Config) -> dict[str, str]:
+    """The settings that differ from their defaults, by environment name, secrets masked: what a trace keeps."""
+    chosen = {}
+    for group, f in all_settings():
+        value = getattr(getattr(config, group), f.name)
+        if value != f.default:
+            chosen[f.metadata["env"]] = shown_value(f, value) if f.metadata["secret"] else _as_text(value)
+    return chosen
+
+
+def _as_text(value: Any) -> str:
+    return ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def describe_settings(config: Config) -> str:

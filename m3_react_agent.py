@@ -10,12 +10,15 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import date
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from config import Config, ConfigError, load_config
 from m3.react_parser import TOOLS, ParsedStep, Tool, parse_thought_action
 from m3.records import (
     ActionEvent,
+    Completion,
+    DivergedError,
     Event,
     EventHook,
     FinalEvent,
@@ -33,6 +36,7 @@ from m3.records import (
 if TYPE_CHECKING:
     from m3.budget import TokenBudget
     from m3.fetch import Fetcher
+    from m3.journal import Journal
     from m3.llm_clients import LLMClient, MockLLMClient
     from m3.report import FinalOutput, Outcome
     from m3.search import WebSearchTool
@@ -89,6 +93,7 @@ class Run:
     control: RunControl  # the whole run
     loop_control: RunControl  # the loop: ends earlier, so that time is left for the report
     emit: EventHook
+    journal: Journal  # through which everything from outside comes
     today: str
 
 
@@ -108,6 +113,7 @@ class RunState:
     failed_searches: int = 0
     stop_reason: str = ""
     draft: str = ""
+    last_prompt: list[Message] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
 
@@ -120,16 +126,20 @@ def run_react_loop(
     fetcher: Fetcher | None = None,
     memory: ResearchStore | None = None,
     tools: Sequence[Tool] | None = None,
+    resume: Journal | str | Path | None = None,
     on_event: EventHook | None = None,
     control: RunControl | None = None,
 ) -> FinalOutput:
     """Research one question and return the cited report, whatever fails on the way.
 
     config: None reads the environment. llm, search, fetcher, memory: None takes the configured ones. tools:
-    entries added to the tool table for this run. on_event: called with every event. control: to stop the run from
-    outside, or to inject a clock; its deadline is set from `config.limits`.
+    entries added to the tool table for this run. resume: the trace (or its `.part`) of a run of the same question to
+    go on from, or a `Journal` to record into; what it already holds is not asked for again. on_event: called with
+    every event. control: to stop the run from outside, or to inject a clock; its deadline is set from
+    `config.limits`.
 
-    Raises ConfigError for settings that cannot be used and ValueError for an empty question, nothing else.
+    Raises ConfigError for settings that cannot be used, ValueError for an empty question, TraceError for a trace that
+    cannot be read and DivergedError where a replay leaves its record; nothing else.
     """
     if not query.strip():
         raise ValueError("the question is empty")
@@ -137,7 +147,8 @@ def run_react_loop(
     control = control or RunControl()
     started = control.clock()
     control.start(config.limits.max_wall_clock_seconds)
-    run, state, store = _begin(query.strip(), config, llm, search, fetcher, memory, tools, on_event, control)
+    journal = _journal(resume)
+    run, state, store = _begin(query.strip(), config, llm, search, fetcher, memory, tools, on_event, control, journal)
     while True:
         state.stop_reason = check_limits(state, run)
         if state.stop_reason:
@@ -154,6 +165,14 @@ def run_react_loop(
     if output.outcome != "failed":
         store.store_research(output, control=control)
     return output
+
+
+def _journal(resume: Journal | str | Path | None) -> Journal:
+    from m3.journal import Journal, resumed
+
+    if resume is None:
+        return Journal()
+    return resume if isinstance(resume, Journal) else resumed(resume)
 
 
 def build_llm_client(config: Config) -> LLMClient:
@@ -175,10 +194,11 @@ def _begin(
     extra_tools: Sequence[Tool] | None,
     on_event: EventHook | None,
     control: RunControl,
+    journal: Journal,
 ) -> tuple[Run, RunState, ResearchStore]:
     from m3 import prompts
     from m3.budget import TokenBudget, time_reserve
-    from memory_integration import LongTermMemory, ShortTermMemory
+    from memory_integration import LongTermMemory, PastResearch, ShortTermMemory
     from tools import ToolSuite, build_tools
 
     if search is None or fetcher is None:
@@ -193,9 +213,12 @@ def _begin(
         control=control,
         loop_control=control.within(seconds - time_reserve(seconds)),
         emit=on_event or _no_event,
-        today=date.today().isoformat(),
+        journal=journal,
+        today=journal.perform("date", "", str, lambda: date.today().isoformat()),
     )
-    past = store.retrieve_related(query, control=control)
+    past = journal.perform(
+        "recall", query, list[PastResearch], lambda: list(store.retrieve_related(query, control=control))
+    )
     leads = "\n".join(f"- {p.query} ({p.stored_at}): {', '.join(p.urls)}" for p in past)
     head = [
         {"role": "system", "content": prompts.system_prompt(table, run.today, leads)},
@@ -204,9 +227,10 @@ def _begin(
     state = RunState(
         query=query,
         memory=ShortTermMemory(config.memory.short_term_token_budget, head),
-        tools=ToolSuite(query, search, fetcher, tools=table),
+        tools=ToolSuite(query, search, fetcher, tools=table, perform=journal.perform),
         budget=TokenBudget(config.limits.max_tokens),
-        warnings=list(config.warnings) if llm is None else [],
+        # What the settings warn of is true of this run only if it uses the model they chose.
+        warnings=list(config.warnings) if run.llm.provider == config.llm_provider else [],
     )
     return run, state, store
 
@@ -220,21 +244,21 @@ def _no_event(event: Event) -> None:
 
 def check_limits(state: RunState, run: Run, *, before_tool: bool = False) -> str:
     """The stop reason that forbids another iteration (or, `before_tool`, another action); "" for none."""
-    limits = run.config.limits
-    reason = ""
-    if run.control.stopped:
-        reason = "interrupted"
-    elif run.loop_control.expired:
-        reason = "max_wall_clock_time"
-    elif not before_tool and state.iterations >= limits.max_iterations:
-        reason = "max_iterations"
-    elif state.budget.left <= state.budget.reserve or (
-        not before_tool and _output_room(state, state.memory.render()) < MIN_OUTPUT_TOKENS
-    ):
-        reason = "max_tokens"
+    reason = run.journal.decide_limit(lambda: _limit_hit(state, run, before_tool))
     if reason:
         run.emit(LimitEvent(reason, f"the run ends: {reason}"))
     return reason
+
+
+def _limit_hit(state: RunState, run: Run, before_tool: bool) -> str:
+    if run.control.stopped:
+        return "interrupted"
+    if run.loop_control.expired:
+        return "max_wall_clock_time"
+    if not before_tool and state.iterations >= run.config.limits.max_iterations:
+        return "max_iterations"
+    out_of_tokens = not before_tool and _output_room(state, state.memory.render()) < MIN_OUTPUT_TOKENS
+    return "max_tokens" if out_of_tokens or state.budget.left <= state.budget.reserve else ""
 
 
 def _output_room(state: RunState, messages: Sequence[Message], *, for_report: bool = False) -> int:
@@ -248,21 +272,43 @@ def _ask(state: RunState, run: Run, messages: Sequence[Message], *, for_report: 
     room = _output_room(state, messages, for_report=for_report)
     if room < MIN_OUTPUT_TOKENS:
         raise OutOfTokensError("no call fits into what is left of the tokens")
-    on_text = (lambda text: run.emit(TextDelta(text))) if for_report else None
+    max_output_tokens = min(run.config.models.max_output_tokens, room)
+    shared = _shared_prefix(state.last_prompt, messages)
+    request = {"after": shared, "messages": list(messages[shared:])}
+    state.last_prompt = list(messages)
     try:
-        reply = run.llm.complete(
-            messages,
-            max_output_tokens=min(run.config.models.max_output_tokens, room),
-            control=run.control if for_report else run.loop_control,
-            on_text=on_text,
+        reply = run.journal.perform(
+            "model", request, Completion, lambda: _complete(run, messages, max_output_tokens, for_report)
         )
     except LLMError as problem:
         state.budget.book(messages, problem.usage)
         raise
-    except Exception as problem:  # a caller's own client may raise anything; the run must still end well
-        raise LLMError(f"the model call failed: {type(problem).__name__}: {problem}") from problem
     state.budget.book(messages, reply.usage)
     return reply.text, reply.finish_reason
+
+
+def _complete(run: Run, messages: Sequence[Message], max_output_tokens: int, for_report: bool) -> Completion:
+    try:
+        return run.llm.complete(
+            messages,
+            max_output_tokens=max_output_tokens,
+            control=run.control if for_report else run.loop_control,
+            on_text=(lambda text: run.emit(TextDelta(text))) if for_report else None,
+        )
+    except LLMError:
+        raise
+    except Exception as problem:  # a caller's own client may raise anything; the run must still end well
+        raise LLMError(f"the model call failed: {type(problem).__name__}: {problem}") from problem
+
+
+def _shared_prefix(earlier: Sequence[Message], messages: Sequence[Message]) -> int:
+    """How many messages the prompt has in common with the one before: the trace keeps only the rest."""
+    count = 0
+    for old, new in zip(earlier, messages, strict=False):
+        if old != new:
+            break
+        count += 1
+    return count
 
 
 class OutOfTokensError(LLMError):
@@ -369,6 +415,8 @@ def _run_tool(state: RunState, run: Run, step: ParsedStep) -> str:
     before = len(state.tools.ledger)
     try:
         observation = state.tools.run(step.tool or "", step.args, run.loop_control)
+    except DivergedError:
+        raise
     except Exception as problem:  # noqa: BLE001  tools given by a caller may raise anything
         observation = f"The action failed: {type(problem).__name__}: {problem}"
         if step.tool == "search":
@@ -380,6 +428,11 @@ def _run_tool(state: RunState, run: Run, step: ParsedStep) -> str:
 
 
 def _budget_line(state: RunState, run: Run) -> str:
+    """The line that ends each observation; recorded, since it holds a reading of the clock."""
+    return run.journal.perform("budget_line", state.iterations, str, lambda: _budget_text(state, run))
+
+
+def _budget_text(state: RunState, run: Run) -> str:
     tokens = max(0, state.budget.left - state.budget.reserve)
     seconds = min(run.loop_control.remaining(), run.config.limits.max_wall_clock_seconds)
     return f"[step {state.iterations}/{run.config.limits.max_iterations} · {tokens} tokens left · {seconds:.0f} s left]"
@@ -415,8 +468,8 @@ def synthesis_phase(state: RunState, run: Run) -> RunState:
     fits = (state.budget.left - MIN_OUTPUT_TOKENS) // 3
     share = max(80, min(REPORT_PASSAGE_TOKENS, min(REPORT_PROMPT_TOKENS, fits) // len(sources)))
     chosen = [(source, rank_passages(state.query, source.page, share)) for source in sources]
-    usable = state.stop_reason not in ("provider_error", "interrupted") and not run.control.expired
-    if usable:
+    usable = state.stop_reason not in ("provider_error", "interrupted")
+    if usable and run.journal.perform("time for a report", "", bool, lambda: not run.control.expired):
         material = [(source, render_passages(source.page, passages)) for source, passages in chosen]
         try:
             state.draft = _ask(state, run, synthesis_messages(state.query, material, run.today), for_report=True)[0]

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 from config import KEYLESS, PROGRAM_DIR, Config
@@ -16,13 +16,14 @@ from m3.fetch import Fetcher, PageFetchTool, fetch_pages
 from m3.grounding import rank_passages, render_passages
 from m3.prompts import source_header
 from m3.react_parser import TOOLS, Tool
-from m3.records import FetchedPage, LedgerEntry, Page, RunControl, SearchResult, Source
+from m3.records import FetchedPage, LedgerEntry, Page, RunControl, SearchOutcome, SearchResult, Source
 from m3.search import MissingEngine, SearchEngine, WebSearchTool
 from m3.urls import canonical_key
 from m3.words import safe_line
 
 __all__ = ["CitationTracker", "ContentExtractor", "PageFetchTool", "ToolSuite", "WebSearchTool", "build_tools"]
 
+T = TypeVar("T")
 PAGES_PER_ACTION = 4
 RESULTS_PER_SEARCH = 5
 PASSAGE_TOKENS = 400  # of one page in an observation
@@ -96,6 +97,16 @@ def _numbers(text: str) -> list[int]:
     return found
 
 
+class Perform(Protocol):
+    """How an effect is carried out: `Journal.perform` records it, `directly` does not."""
+
+    def __call__(self, kind: str, request: Any, result_type: type[T], do: Callable[[], T]) -> T: ...
+
+
+def directly(kind: str, request: Any, result_type: type[T], do: Callable[[], T]) -> T:
+    return do()
+
+
 @dataclass
 class ToolSuite:
     """Runs one action and renders its observation. What it learns stays in its fields, all plain data."""
@@ -105,6 +116,7 @@ class ToolSuite:
     fetcher: Fetcher
     tracker: CitationTracker = field(default_factory=CitationTracker)
     tools: Sequence[Tool] = TOOLS
+    perform: Perform = directly
     results: list[SearchResult] = field(default_factory=list)
     ledger: list[LedgerEntry] = field(default_factory=list)
     unreadable: list[FetchedPage] = field(default_factory=list)
@@ -114,7 +126,8 @@ class ToolSuite:
         """The observation of one action. Faults of the outside become observations; nothing is raised."""
         added = next((t for t in self.tools if t.name == name and t.handler), None)
         if added is not None and added.handler is not None:
-            return added.handler(args, self)
+            handler = added.handler
+            return self.perform(f"tool {name}", dict(args), str, lambda: handler(args, self))
         handlers: dict[str, Callable[[Mapping[str, Any], RunControl], str]] = {
             "search": self._search,
             "fetch": self._fetch,
@@ -124,7 +137,12 @@ class ToolSuite:
 
     def _search(self, args: Mapping[str, Any], control: RunControl) -> str:
         query = args["query"]
-        outcome = self.search.search(query, max_results=RESULTS_PER_SEARCH, control=control)
+        outcome = self.perform(
+            "search",
+            query,
+            SearchOutcome,
+            lambda: self.search.search(query, max_results=RESULTS_PER_SEARCH, control=control),
+        )
         self.ledger.append(LedgerEntry("search", query, outcome.status, outcome.detail))
         if outcome.status == "no_results":
             return f"No results for {query!r}. Try other words, fewer of them, or another side of the question."
@@ -146,7 +164,9 @@ class ToolSuite:
     def _fetch(self, args: Mapping[str, Any], control: RunControl) -> str:
         urls, faults = self._wanted(args)
         parts = [f"{name}: there is no such result; results are R1 to R{len(self.results)}." for name in faults]
-        for fetched in fetch_pages(self.fetcher, urls[:PAGES_PER_ACTION], control):
+        asked = urls[:PAGES_PER_ACTION]
+        pages = self.perform("fetch", asked, list[FetchedPage], lambda: fetch_pages(self.fetcher, asked, control))
+        for fetched in pages:
             self.ledger.append(LedgerEntry("fetch", fetched.url, fetched.kind, fetched.error))
             if fetched.kind != "ok" or fetched.page is None:
                 self.unreadable.append(fetched)

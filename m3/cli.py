@@ -16,16 +16,19 @@ from config import Config, ConfigError
 from m3.files import why_not_writable, write_atomic
 from m3.records import (
     ActionEvent,
+    DivergedError,
     Event,
     LimitEvent,
     NoticeEvent,
     ObservationEvent,
     RunControl,
     ThoughtEvent,
+    TraceError,
 )
 from m3.words import safe_line
 
 if TYPE_CHECKING:
+    from m3.journal import Journal
     from m3.report import FinalOutput
 
 USAGE_ERROR = 2
@@ -44,6 +47,9 @@ def main(argv: Sequence[str], run: Callable[..., FinalOutput], build_llm: Callab
     except ConfigError as problem:
         print(f"error: {config.redact(str(problem))}", file=sys.stderr)
         return USAGE_ERROR
+    except (TraceError, DivergedError) as problem:
+        print(f"error: {config.redact(safe_line(str(problem), 600))}", file=sys.stderr)
+        return USAGE_ERROR if isinstance(problem, TraceError) else 1
     except BrokenPipeError:
         # The reader went away. Point stdout elsewhere so that the interpreter's last flush is quiet too.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -52,25 +58,71 @@ def main(argv: Sequence[str], run: Callable[..., FinalOutput], build_llm: Callab
 
 def _main(argv: Sequence[str], run: Callable[..., FinalOutput], build_llm: Callable[[Config], Any]) -> int:
     args = build_parser().parse_args(argv)
+    if args.show:
+        from m3.trace import show
+
+        for line in show(args.show):
+            print(config.redact(line))
+        return 0
+    if args.replay:
+        return _replay(args, run)
     settings = config.load_config(overrides=_overrides(args), web=args.web)
     if args.check:
         build_llm(settings)
         print(config.describe_settings(settings))
         return 0
-    query = _question(args)
+    query, journal = _question(args)
+    _check_outputs(args)
+    model = build_llm(settings).model  # a missing key or package is said before anything is started
+    progress = Progress(sys.stderr, quiet=args.quiet)
+    for warning in settings.warnings:
+        progress.warn(warning)
+    header: dict[str, Any] = {}
+    if args.trace_out:
+        from m3.trace import part_of, trace_header
+
+        header = trace_header(query, settings, model)
+        journal.path = part_of(args.trace_out)
+        journal.begin(header)
+    control = RunControl()
+    with _signals(control):
+        output = run(query, config=settings, on_event=progress, control=control, resume=journal)
+        code = _deliver(output, args, header, journal)
+    return {"SIGINT": 130, "SIGTERM": 143}.get(control.stop_cause, code)
+
+
+def _replay(args: argparse.Namespace, run: Callable[..., FinalOutput]) -> int:
+    """Play a recorded run again: no network, no key, the same summary or the exact place where it differs."""
+    from m3.trace import Replay
+
+    _check_outputs(args)
+    replay = Replay(args.replay)
+    output = run(
+        replay.query, config=replay.config, llm=replay.llm, search=replay.llm, fetcher=replay.llm,
+        memory=NoMemory(), on_event=Progress(sys.stderr, quiet=args.quiet), resume=replay.journal,
+    )  # fmt: skip
+    code = _deliver(output, args, replay.header, replay.journal)
+    if replay.recorded_summary and output.summary != replay.recorded_summary:
+        print("error: the replay's summary differs from the recorded one", file=sys.stderr)
+        return 1
+    return code
+
+
+class NoMemory:
+    """The long-term memory of a replay: it recalls nothing and keeps nothing."""
+
+    def store_research(self, output: FinalOutput, *, control: RunControl | None = None) -> None:
+        return None
+
+    def retrieve_related(self, query: str, limit: int = 3, *, control: RunControl | None = None) -> tuple[()]:
+        return ()
+
+
+def _check_outputs(args: argparse.Namespace) -> None:
     for path in (args.trace_out, args.summary_out):
         problem = why_not_writable(path) if path else None
         if problem:
             raise ConfigError(f"cannot write {path}: {problem}")
-    build_llm(settings)  # a missing key or package is said before anything is started
-    progress = Progress(sys.stderr, quiet=args.quiet)
-    for warning in settings.warnings:
-        progress.warn(warning)
-    control = RunControl()
-    with _signals(control):
-        output = run(query, config=settings, on_event=progress, control=control)
-    code = _deliver(output, args)
-    return {"SIGINT": 130, "SIGTERM": 143}.get(control.stop_cause, code)
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -89,6 +141,9 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--model", metavar="NAME", help="model of the provider, or provider:model")
     parser.add_argument("--web", action="store_true", help="search the web too when documents are searched")
     parser.add_argument("--check", action="store_true", help="print every setting and which providers would be used")
+    parser.add_argument("--resume", metavar="TRACE", help="go on with a run that was cut off or hit a limit")
+    parser.add_argument("--replay", metavar="TRACE", help="play a recorded run again, without network or key")
+    parser.add_argument("--show", metavar="TRACE", help="print a recorded run step by step")
     parser.add_argument("--version", action="version", version=f"m3 research agent {config.VERSION}")
     for _, f in config.all_settings():
         if f.metadata["flag"]:
@@ -123,20 +178,30 @@ def _overrides(args: argparse.Namespace) -> dict[str, str]:
     return chosen
 
 
-def _question(args: argparse.Namespace) -> str:
+def _question(args: argparse.Namespace) -> tuple[str, Journal]:
+    """The question, and the journal to record into: a new one, or that of the run to go on with."""
+    from m3.journal import Journal
+
     if args.query is not None and args.question is not None:
         raise ConfigError("the question is given twice; give it either bare or with --query")
     text = args.query if args.query is not None else args.question
+    if args.resume:
+        from m3.trace import open_resume
+
+        query, journal = open_resume(args.resume)
+        if text is not None and text.strip() != query:
+            raise ConfigError(f"--resume goes on with the question of {args.resume}; leave the other one out")
+        return query, journal
     if text == "-":
         text = sys.stdin.read()
     if text is None:
         raise ConfigError('no question; give one: m3_react_agent.py --query "…"')
     if not text.strip():
         raise ConfigError("the question is empty")
-    return str(text).strip()
+    return str(text).strip(), Journal()
 
 
-def _deliver(output: FinalOutput, args: argparse.Namespace) -> int:
+def _deliver(output: FinalOutput, args: argparse.Namespace, header: dict[str, Any], journal: Journal) -> int:
     """Write the files, print the result. A file that cannot be written never costs the report."""
     code = output.exit_code
     if args.summary_out:
@@ -144,7 +209,11 @@ def _deliver(output: FinalOutput, args: argparse.Namespace) -> int:
     if args.trace_out:
         from m3.trace import trace_json
 
-        code = _write(args.trace_out, trace_json(output)) or code
+        fault = _write(args.trace_out, trace_json(header, journal, output))
+        journal.close(remove=not fault)
+        code = fault or code
+    for fault_line in journal.faults:
+        print(f"warning: {fault_line}", file=sys.stderr)
     text = json.dumps(output.to_dict(), ensure_ascii=False, indent=1) + "\n" if args.json else output.to_markdown()
     sys.stdout.write(config.redact(text))
     sys.stdout.flush()

@@ -10,26 +10,19 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import time
 from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 import config
 from m3.codec import CodecError, from_plain, to_plain
-from m3.records import LLMError, Usage
+from m3.records import DivergedError, LLMError, TraceError, Usage
 
 SCHEMA_VERSION = 1
 T = TypeVar("T")
-
-
-class DivergedError(Exception):
-    """A replayed run asked for something else than was recorded, or for something that was not. Says where."""
-
-
-class TraceError(ValueError):
-    """A trace file that cannot be read. One sentence: which file, what is wrong."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +42,8 @@ class Effect:
 class Journal:
     """Records effects to `path` (one JSON line each, written and synced before the loop goes on), or in memory.
 
-    recorded: effects that answer first. live: whether the outside may be asked when they are used up.
+    recorded: effects that answer first. live: whether the outside may be asked once they are used up, or once the
+    run asks for something else (a resumed run under new limits leaves the recorded path where these let it go on).
     """
 
     path: Path | None = None
@@ -83,30 +77,52 @@ class Journal:
         Raises DivergedError where the record holds something else, and LLMError where the recorded or real call did.
         """
         digest = _digest(request)
+        if self.recorded and not self._matches(kind, digest, request):
+            self.recorded.clear()
         if self.recorded:
-            return self._recall(kind, digest, request, result_type)
+            return self._recall(result_type)
         if not self.live:
             raise DivergedError(
                 f"record {len(self.effects) + 1}: the run asks for {_name(kind, request)}; the record ends here"
             )
-        started = _now()
+        started = time.monotonic()
         number = len(self.effects) + 1
         try:
             result = do()
         except LLMError as problem:
             error = {"message": str(problem), "fatal": problem.fatal, "usage": to_plain(problem.usage)}
-            self._keep(Effect(number, kind, digest, request, error=error, seconds=round(_now() - started, 4)))
+            self._keep(Effect(number, kind, digest, request, error=error, seconds=round(time.monotonic() - started, 4)))
             raise
-        self._keep(Effect(number, kind, digest, request, to_plain(result), seconds=round(_now() - started, 4)))
+        self._keep(
+            Effect(number, kind, digest, request, to_plain(result), seconds=round(time.monotonic() - started, 4))
+        )
         return result
 
-    def _recall(self, kind: str, digest: str, request: Any, result_type: type[T]) -> T:
+    def decide_limit(self, compute: Callable[[], str]) -> str:
+        """The stop reason that ends the loop here, or "". Replayed, it is what the record says, whatever the clock;
+        resumed, it is computed anew, since a run is resumed to get past a limit."""
+        if self.recorded and not self.live:
+            return str(self.perform("limit", "", str, str)) if self.recorded[0].kind == "limit" else ""
+        if self.recorded and self.recorded[0].kind == "limit":
+            self.recorded.popleft()
+        reason = compute()
+        if reason:
+            self._keep(Effect(len(self.effects) + 1, "limit", _digest(""), "", reason))
+        return reason
+
+    def _matches(self, kind: str, digest: str, request: Any) -> bool:
+        effect = self.recorded[0]
+        if (effect.kind, effect.digest) == (kind, digest):
+            return True
+        if self.live:
+            return False
+        raise DivergedError(
+            f"record {effect.number}: recorded was {_name(effect.kind, effect.request)},"
+            f" the run now asks for {_name(kind, request)}"
+        )
+
+    def _recall(self, result_type: type[T]) -> T:
         effect = self.recorded.popleft()
-        if (effect.kind, effect.digest) != (kind, digest):
-            raise DivergedError(
-                f"record {effect.number}: recorded was {_name(effect.kind, effect.request)},"
-                f" the run now asks for {_name(kind, request)}"
-            )
         self._keep(effect)
         if effect.error is not None:
             raise LLMError(
@@ -117,6 +133,7 @@ class Journal:
         return from_plain(result_type, effect.result)
 
     def _keep(self, effect: Effect) -> None:
+        effect = replace(effect, number=len(self.effects) + 1)
         self.effects.append(effect)
         self._write(to_plain(effect))
 
@@ -178,6 +195,11 @@ def read_journal(path: str | Path) -> tuple[dict[str, Any], list[Effect]]:
         raise TraceError(f"{path}: {problem}") from None
 
 
+def resumed(path: str | Path) -> Journal:
+    """A journal in memory that goes on from a trace. Raises TraceError."""
+    return Journal(recorded=deque(read_journal(path)[1]))
+
+
 @dataclass(frozen=True)
 class _Effects:
     items: list[Effect]
@@ -193,11 +215,5 @@ def _name(kind: str, request: Any) -> str:
     return f"{kind} {text if len(text) <= 160 else '…' + text[-160:]}"
 
 
-def _now() -> float:
-    import time
-
-    return time.monotonic()
-
-
-def effects_of(effects: Sequence[Effect], kind: str) -> list[Effect]:
-    return [effect for effect in effects if effect.kind == kind]
+def _since(started: float) -> float:
+    return round(time.monotonic() - started, 4)

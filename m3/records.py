@@ -293,6 +293,14 @@ class LLMError(Exception):
         self.usage = usage
 
 
+class DivergedError(Exception):
+    """A replayed run asked for something else than was recorded, or for something that was not. Says where."""
+
+
+class TraceError(ValueError):
+    """A trace file that cannot be read. One sentence: which file, what is wrong."""
+
+
 # --- the loop --------------------------------------------------------------------------------------------
 
 
