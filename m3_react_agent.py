@@ -48,6 +48,7 @@ __all__ = [
     "LLMClient",
     "MockLLMClient",
     "act_and_observe_phase",
+    "build_langgraph_app",
     "build_llm_client",
     "check_limits",
     "main",
@@ -540,6 +541,73 @@ def _without_claims(state: RunState, read: int) -> str:
         first = "No source was read, so there is no answer."
     tried = [f"- {e.kind} {e.target!r}: {e.status}" for e in state.tools.ledger]
     return "\n".join([first, *(["", "Tried:", *tried] if tried else [])])
+
+
+# --- the same phases under LangGraph ---------------------------------------------------------------------
+
+
+def build_langgraph_app(
+    config: Config | None = None,
+    llm: LLMClient | None = None,
+    *,
+    search: WebSearchTool | None = None,
+    fetcher: Fetcher | None = None,
+    memory: ResearchStore | None = None,
+    control: RunControl | None = None,
+    checkpointer: Any = None,
+) -> Any:
+    """The three phases as a compiled LangGraph `StateGraph`: `app.invoke({"query": "…"})["output"]`.
+
+    The arguments are those of `run_react_loop`. With a checkpointer a killed process goes on from its last finished
+    phase: `app.invoke(None, {"configurable": {"thread_id": "…"}}, durability="sync")`; its time is counted anew.
+    Raises ConfigError where langgraph is not installed.
+    """
+    from m3.graph import build
+
+    config = config or load_config()
+
+    def begin(query: str, journal: Journal) -> _GraphRun:
+        own = control or RunControl()
+        started = own.clock()
+        own.start(config.limits.max_wall_clock_seconds)
+        run, state, store = _begin(query, config, llm, search, fetcher, memory, None, None, own, journal)
+        return _GraphRun(run, state, store, started)
+
+    return build(begin, config.limits.max_iterations, checkpointer)
+
+
+@dataclass
+class _GraphRun:
+    """One run whose phases are called by the graph instead of by the loop."""
+
+    run: Run
+    state: RunState
+    store: ResearchStore
+    started: float
+    result: FinalOutput | None = None
+
+    @property
+    def journal(self) -> Journal:
+        return self.run.journal
+
+    def step(self, node: str) -> str:
+        """Carry out one phase; the name of the next."""
+        if node == "synthesis":
+            self.state = synthesis_phase(self.state, self.run)
+            self.result = _finish(self.state, self.run, self.started)
+            if self.result.outcome != "failed" and not self.journal.replaying:
+                self.store.store_research(self.result, control=self.run.control)
+            return "end"
+        if node == "thought_and_action":
+            self.state.stop_reason = check_limits(self.state, self.run)
+            if not self.state.stop_reason:
+                self.state = thought_and_action_phase(self.state, self.run)
+            return "synthesis" if self.state.stop_reason else "act_and_observe"
+        self.state = act_and_observe_phase(self.state, self.run)
+        return "synthesis" if self.state.stop_reason else "thought_and_action"
+
+    def output(self) -> dict[str, Any]:
+        return self.result.to_dict() if self.result else {}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
