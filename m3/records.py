@@ -164,6 +164,8 @@ class FetchedPage:
     error: str = ""
     final_url: str = ""
     seconds: float = 0.0
+    status: int = 0  # of HTTP; 0 where none was received
+    truncated: bool = False  # the page is longer than what was read
 
     @property
     def title(self) -> str:

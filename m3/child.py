@@ -1,0 +1,122 @@
+"""Running a parser over foreign data in a child process that can be killed: CPU, memory and time are bounded.
+
+The child gets no environment of this process (so no keys), its input on standard input, and answers in JSON.
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from config import PROGRAM_DIR
+from m3.records import RunControl
+
+
+class ChildError(Exception):
+    """The child brought nothing. `code` is `timeout`, `memory` or `crashed`."""
+
+    def __init__(self, code: str) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+@dataclass(frozen=True)
+class ChildLimits:
+    """What one child may use. A child that honours `cpu_s` itself can still answer with what it has."""
+
+    seconds: float = 10.0
+    cpu_s: int = 8
+    memory_mb: int = 768
+
+
+def run_child(
+    function: str,
+    data: bytes,
+    options: Mapping[str, Any],
+    *,
+    limits: ChildLimits = ChildLimits(),
+    control: RunControl | None = None,
+) -> Any:
+    """Call `module:function(data, options)` in a child and return its (JSON) result. Raises ChildError.
+
+    Ends by `limits.seconds` and by the run's deadline or stop, whatever the child does.
+    """
+    control = (control or RunControl()).within(limits.seconds)
+    ends = time.monotonic() + limits.seconds  # real time, also under a test's clock
+    if control.expired:
+        raise ChildError("timeout")
+    command = [sys.executable, "-m", "m3.child", function, str(limits.cpu_s), str(limits.memory_mb)]
+    environment = {"PATH": os.defpath, "PYTHONPATH": os.pathsep.join(p for p in sys.path if p), "PYTHONUTF8": "1"}
+    head = json.dumps(dict(options)).encode() + b"\n"
+    child = subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=PROGRAM_DIR,
+        env=environment,
+    )  # fmt: skip
+    try:
+        request: bytes | None = head + data
+        while True:
+            try:
+                out, _ = child.communicate(request, timeout=0.1)
+                break
+            except subprocess.TimeoutExpired:
+                request = None  # it is on its way already
+                if control.expired or time.monotonic() >= ends:
+                    raise ChildError("timeout") from None
+    finally:
+        if child.poll() is None:
+            child.kill()
+            child.communicate()
+    return _answer(out, child.returncode)
+
+
+def _answer(out: bytes, code: int) -> Any:
+    if code == _OUT_OF_MEMORY:
+        raise ChildError("memory")
+    if code < 0:  # a signal: SIGXCPU and SIGKILL come from the limits
+        raise ChildError("timeout" if -code in (9, 24) else "crashed")
+    try:
+        return json.loads(out)
+    except (ValueError, RecursionError):
+        raise ChildError("crashed") from None
+
+
+# --- the child's side ------------------------------------------------------------------------------------
+
+_OUT_OF_MEMORY = 77
+
+
+def _main(function: str, cpu_s: int, memory_mb: int) -> None:
+    _limit(cpu_s, memory_mb)
+    answer = os.dup(1)
+    os.dup2(2, 1)  # what a library prints must not stand in the answer
+    options, _, data = sys.stdin.buffer.read().partition(b"\n")
+    module, _, name = function.partition(":")
+    try:
+        result = getattr(importlib.import_module(module), name)(data, json.loads(options))
+        with os.fdopen(answer, "wb") as stream:
+            stream.write(json.dumps(result).encode())
+    except MemoryError:
+        os._exit(_OUT_OF_MEMORY)
+
+
+def _limit(cpu_s: int, memory_mb: int) -> None:
+    try:
+        import resource
+    except ImportError:  # no such limits on this system; the parent's clock remains
+        return
+    memory = memory_mb * 1024 * 1024
+    resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s + 1))
+    resource.setrlimit(resource.RLIMIT_AS, (memory, memory))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))  # a parser writes no files
+
+
+if __name__ == "__main__":
+    _main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))
