@@ -148,7 +148,7 @@ def run_react_loop(
     control = control or RunControl()
     started = control.clock()
     control.start(config.limits.max_wall_clock_seconds)
-    journal = _journal(resume)
+    journal = _journal(resume, query.strip())
     run, state, store = _begin(query.strip(), config, llm, search, fetcher, memory, tools, on_event, control, journal)
     while True:
         state.stop_reason = check_limits(state, run)
@@ -168,12 +168,12 @@ def run_react_loop(
     return output
 
 
-def _journal(resume: Journal | str | Path | None) -> Journal:
+def _journal(resume: Journal | str | Path | None, query: str) -> Journal:
     from m3.journal import Journal, resumed
 
     if resume is None:
         return Journal()
-    return resume if isinstance(resume, Journal) else resumed(resume)
+    return resume if isinstance(resume, Journal) else resumed(resume, query)
 
 
 def build_llm_client(config: Config) -> LLMClient:

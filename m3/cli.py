@@ -71,6 +71,8 @@ def _main(argv: Sequence[str], run: Callable[..., FinalOutput], build_llm: Calla
         build_llm(settings)
         print(config.describe_settings(settings))
         return 0
+    if args.queries:
+        return _batch(args, settings, run, build_llm(settings))
     query, journal = _question(args)
     _check_outputs(args)
     model = build_llm(settings).model  # a missing key or package is said before anything is started
@@ -89,6 +91,28 @@ def _main(argv: Sequence[str], run: Callable[..., FinalOutput], build_llm: Calla
         output = run(query, config=settings, on_event=progress, control=control, resume=journal)
         code = _deliver(output, args, header, journal)
     return {"SIGINT": 130, "SIGTERM": 143}.get(control.stop_cause, code)
+
+
+def _batch(args: argparse.Namespace, settings: Config, run: Callable[..., FinalOutput], llm: Any) -> int:
+    """Many questions. 0 when none failed, 1 when one did, 130 or 143 after a signal."""
+    from m3.batch import read_questions, run_batch
+
+    if args.jobs < 1:
+        raise ConfigError(f"--jobs is {args.jobs}; it must be a whole number of at least 1")
+    if args.query is not None or args.question is not None:
+        raise ConfigError("--queries takes its questions from a file; leave the other question out")
+    questions = read_questions(args.queries)
+    for warning in settings.warnings:
+        Progress(sys.stderr).warn(warning)
+    control = RunControl()
+    with _signals(control):
+        rows = run_batch(questions, Path(args.out_dir), args.jobs, settings, run, llm, control)
+    for row in rows:
+        print(
+            f"{row.outcome:<10} {row.tokens:>8} tokens {row.seconds:>8.1f} s  {row.report}  {safe_line(row.query, 80)}"
+        )
+    failed = any(row.outcome == "failed" for row in rows)
+    return {"SIGINT": 130, "SIGTERM": 143}.get(control.stop_cause, int(failed))
 
 
 def _replay(args: argparse.Namespace, run: Callable[..., FinalOutput]) -> int:
@@ -144,6 +168,9 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--resume", metavar="TRACE", help="go on with a run that was cut off or hit a limit")
     parser.add_argument("--replay", metavar="TRACE", help="play a recorded run again, without network or key")
     parser.add_argument("--show", metavar="TRACE", help="print a recorded run step by step")
+    parser.add_argument("--queries", metavar="FILE", help="research many questions, one JSON line (or plain line) each")
+    parser.add_argument("--out-dir", metavar="DIR", default="runs", help="where --queries writes (default: runs)")
+    parser.add_argument("--jobs", metavar="N", type=int, default=4, help="questions at a time (default: 4)")
     parser.add_argument("--version", action="version", version=f"m3 research agent {config.VERSION}")
     for _, f in config.all_settings():
         if f.metadata["flag"]:

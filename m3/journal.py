@@ -195,9 +195,12 @@ def read_journal(path: str | Path) -> tuple[dict[str, Any], list[Effect]]:
         raise TraceError(f"{path}: {problem}") from None
 
 
-def resumed(path: str | Path) -> Journal:
-    """A journal in memory that goes on from a trace. Raises TraceError."""
-    return Journal(recorded=deque(read_journal(path)[1]))
+def resumed(path: str | Path, query: str) -> Journal:
+    """A journal in memory that goes on from the trace of a run of `query`. Raises TraceError."""
+    header, effects = read_journal(path)
+    if header["query"] != query:
+        raise TraceError(f"{path} is the trace of another question: {str(header['query'])[:80]!r}")
+    return Journal(recorded=deque(effects))
 
 
 @dataclass(frozen=True)
