@@ -6,13 +6,17 @@ tested against them. Nothing here imports a provider's SDK or opens a connection
 
 from __future__ import annotations
 
+import base64
 import importlib.util
+import json
 import math
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import Field, dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any, TypeVar
+from urllib.parse import quote, quote_plus
 
 VERSION = "0.1.0"
 PROGRAM_DIR = Path(__file__).resolve().parent
@@ -412,22 +416,43 @@ def _choose_search(config: Config, llm: str, web: bool) -> tuple[tuple[str, ...]
 
 # --- secrets ---------------------------------------------------------------------------------------------
 
-_secrets: set[str] = set()
+_secrets: dict[str, re.Pattern[str]] = {}
+
+# What looks like a key is one, whoever put it there: a page, a server's error, the user's question.
+_KEY_SHAPES = re.compile(
+    r"\b(?:sk-(?:proj-|ant-)?|gsk_|tvly-|xai-|hf_|ghp_|github_pat_|AKIA)[A-Za-z0-9_\-]{16,}"
+    r"|(?<=[?&])(?:api[_-]?key|apikey|access_token|token|key)=[^&\s\"'<>]{6,}"
+    r"|(?<=Bearer )[A-Za-z0-9._~+/=\-]{12,}"
+)
 
 
 def _remember_secrets(config: Config) -> None:
     for group, f in all_settings():
         value = getattr(getattr(config, group), f.name)
         # Shorter values are no real keys, and replacing them would mangle ordinary text.
-        if f.metadata["secret"] and value and len(value) >= 6:
-            _secrets.add(value)
+        if f.metadata["secret"] and value and len(value) >= 6 and value not in _secrets:
+            forms = sorted(_forms(value), key=len, reverse=True)
+            _secrets[value] = re.compile("|".join(re.escape(form) for form in forms))
+
+
+def _forms(secret: str) -> set[str]:
+    """The ways a secret may be written: plain, percent-encoded, JSON-escaped, reversed, in base64 at any offset."""
+    raw = secret.encode()
+    forms = {secret, quote(secret), quote(secret, safe=""), quote_plus(secret), json.dumps(secret)[1:-1], secret[::-1]}
+    for offset in range(3):
+        encoded = base64.b64encode(b"\0" * offset + raw).decode()
+        # The first and last characters of base64 depend on the neighbours; what lies between is the secret's own.
+        own = encoded[(0, 2, 3)[offset] : len(encoded) - (4 if encoded.endswith("=") else 0)]
+        if len(own) >= 8:
+            forms |= {own, own.translate(str.maketrans("+/", "-_"))}
+    return {form for form in forms if len(form) >= 6}
 
 
 def redact(text: str) -> str:
-    """Replace every secret that any loaded configuration held, by value, with `[redacted]`."""
-    for secret in sorted(_secrets, key=len, reverse=True):
-        text = text.replace(secret, "[redacted]")
-    return text
+    """Replace every secret that any loaded configuration held, in each of its forms, and whatever looks like a key."""
+    for pattern in _secrets.values():
+        text = pattern.sub("[redacted]", text)
+    return _KEY_SHAPES.sub("[redacted]", text)
 
 
 def shown_value(f: Field[Any], value: Any) -> str:

@@ -21,6 +21,7 @@ from m3.files import write_atomic
 from m3.journal import Journal, resumed
 from m3.records import RunControl, TraceError
 from m3.trace import part_of, trace_header, trace_json
+from m3.untrusted import safe_cell
 
 if TYPE_CHECKING:
     from m3.report import FinalOutput
@@ -228,13 +229,9 @@ def write_table(folder: Path, rows: Sequence[Row]) -> None:
     names = [f.name for f in fields(Row)]
     writer.writerow(names)
     for row in rows:
-        writer.writerow([_cell(getattr(row, name)) for name in names])
+        values = (getattr(row, name) for name in names)
+        writer.writerow([safe_cell(value) if isinstance(value, str) else value for value in values])
     write_atomic(folder / "results.csv", config.redact(text.getvalue()))
-
-
-def _cell(value: Any) -> Any:
-    """A cell that no spreadsheet takes for a formula."""
-    return f"'{value}" if isinstance(value, str) and value[:1] in "=+-@\t\r" else value
 
 
 def _bar(total: int, done: int, stream: TextIO) -> Callable[[Row], None]:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import base64
 import dataclasses
+import json
 from pathlib import Path
+from urllib.parse import quote, quote_plus
 
 import pytest
 
 import config
 from config import ConfigError, load_config
+from tests.conftest import OWN_CASES
 
 ROOT = Path(__file__).parent.parent
 SECRET = "gsk_abcdef0123456789"
@@ -122,6 +126,39 @@ def test_secrets_are_masked_in_the_settings_page_and_redacted_by_value_everywher
     page = config.describe_settings(c)
     assert SECRET not in page and "tok-987654" not in page and "*** (set)" in page
     assert config.redact(f"key {SECRET}!") == "key [redacted]!"
+
+
+@pytest.mark.parametrize(
+    "name", ["SERPAPI_API_KEY", "OPENAI_API_KEY", "GROQ_API_KEY", "UPSTASH_REDIS_REST_TOKEN", "ODD_KEY"]
+)
+def test_a_secret_is_redacted_in_every_form_it_may_be_written_in(name: str) -> None:
+    planted = json.loads((OWN_CASES / "injection" / "secrets.json").read_text())["env"]
+    secret = planted[name]
+    load_config({"TAVILY_API_KEY": secret})
+    forms = [secret, quote(secret), quote(secret, safe=""), quote_plus(secret), json.dumps(secret), secret[::-1]]
+    forms += [base64.b64encode(f"{a}{secret}{z}".encode()).decode() for a in ("", "a", "k=") for z in ("", "z", "zz")]
+    core = secret[4:-4]
+    for form in forms:
+        redacted = config.redact(f"GET /x?q=1 {form} HTTP/1.1")
+        assert "[redacted]" in redacted and core not in redacted, form
+        for offset in range(3):
+            own = base64.b64encode(b"x" * offset + secret.encode()).decode()[4:-4]
+            assert own not in redacted
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Invalid API key: sk-proj-abcdefghijklmnopqrstuvwxyz0123456789",
+        "401 for url: https://serpapi.com/search?q=tea&api_key=0123456789abcdef",
+        "Authorization: Bearer abcdefghijklmnop",
+    ],
+)
+def test_what_looks_like_a_key_is_redacted_whoever_wrote_it(text: str) -> None:
+    assert (
+        "[redacted]" in config.redact(text)
+        and config.redact("the key=value pair, a token: x") == "the key=value pair, a token: x"
+    )
 
 
 def test_every_setting_has_a_meaning_and_stands_in_the_settings_page() -> None:
