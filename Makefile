@@ -28,10 +28,12 @@ run: $(VENV)/.run ## research QUERY="…" and print the cited report
 test: $(VENV)/.dev ## run the tests
 	$(PY) -m pytest
 
-lint: $(VENV)/.dev ## ruff and mypy
+lint: $(VENV)/.dev ## ruff, mypy, shellcheck and hadolint
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
+	$(VENV)/bin/shellcheck entrypoint.sh .ci/run
+	$(VENV)/bin/hadolint Dockerfile
 
 bench: $(VENV)/.dev ## run every bench
 	@for bench in bench/*.py; do echo "== $$bench"; $(PY) "$$bench" || exit 1; done
