@@ -54,6 +54,7 @@ trap 'on_signal INT' INT
 clean_up() {
   [ -z "$health" ] || kill "$health"
   [ -z "$watchdog" ] || kill -- "-$watchdog"
+  wait
   [ -z "$report" ] || rm -f -- "$report"
 } 2>/dev/null
 trap clean_up EXIT
