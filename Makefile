@@ -5,7 +5,7 @@ PY := $(VENV)/bin/python
 QUERY ?= Compare Raptor RAG vs HyDE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test lint bench clean
+.PHONY: help setup run test test-container lint bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-22s %s\n", $$1, $$2}'
@@ -28,14 +28,19 @@ run: $(VENV)/.run ## research QUERY="…" and print the cited report
 test: $(VENV)/.dev ## run the tests
 	$(PY) -m pytest
 
-lint: $(VENV)/.dev ## ruff and mypy
+test-container: $(VENV)/.dev ## build the Dockerfile and run the image (root on Debian with buildah and debootstrap)
+	M3_TEST_CONTAINER=1 $(PY) -m pytest -s tests/test_container.py
+
+lint: $(VENV)/.dev ## ruff, mypy, shellcheck and hadolint
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
 	$(PY) -m mypy
+	$(VENV)/bin/shellcheck entrypoint.sh .ci/run
+	$(VENV)/bin/hadolint Dockerfile
 
 bench: $(VENV)/.dev ## run every bench
 	@for bench in bench/*.py; do echo "== $$bench"; $(PY) "$$bench" || exit 1; done
 
 clean: ## remove everything that was made here
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .container .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -not -path './node_modules/*' -prune -exec rm -rf {} +

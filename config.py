@@ -74,6 +74,12 @@ def whole_number(text: str) -> int:
     return value
 
 
+def port_number(text: str) -> int:
+    if not (text.isdecimal() and 1 <= int(text) <= 65_535):
+        raise ValueError("a port, 1 to 65535")
+    return int(text)
+
+
 def positive_number(text: str) -> float:
     try:
         value = float(text)
@@ -235,6 +241,23 @@ class FetchSettings:
 
 
 @dataclass(frozen=True)
+class ContainerSettings:
+    """What `entrypoint.sh` does in a container. The command line reads none of them."""
+
+    query: str | None = setting("QUERY", None, "question that a container researches, once at each start")
+    port: int = setting("PORT", 7860, "port of the container's health server", port_number)
+    keep_alive: bool = setting(
+        "KEEP_ALIVE", False, "1: a container idles after its run, as it always does in a Hugging Face Space", switch
+    )
+    run_state_dir: str | None = setting(
+        "RUN_STATE_DIR",
+        None,
+        "folder that outlives the container; a QUERY whose run is noted there is not run again",
+    )
+    run_always: bool = setting("RUN_ALWAYS", False, "1: run QUERY even though RUN_STATE_DIR notes a run of it", switch)
+
+
+@dataclass(frozen=True)
 class Config:
     """All settings of a run, resolved. `llm_reason` and `search_reason` say why a provider was chosen."""
 
@@ -244,6 +267,7 @@ class Config:
     models: ModelSettings = ModelSettings()
     search: SearchSettings = SearchSettings()
     fetch: FetchSettings = FetchSettings()
+    container: ContainerSettings = ContainerSettings()
     llm_provider: str = "mock"
     llm_reason: str = "the built-in default"
     search_providers: tuple[str, ...] = ("mock",)
@@ -461,7 +485,9 @@ def shown_value(f: Field[Any], value: Any) -> str:
         return "(unset)"
     if f.metadata["secret"]:
         return "*** (set)"
-    if isinstance(value, int) and not isinstance(value, bool):
+    if isinstance(value, bool):
+        return "1" if value else "0"
+    if isinstance(value, int) and value >= 10_000:
         return f"{value:,}".replace(",", "_")
     return _as_text(value)
 
