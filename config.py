@@ -21,8 +21,14 @@ LLM_PROVIDERS = ("groq", "anthropic", "openai", "mock")
 SEARCH_PROVIDERS = ("tavily", "serpapi", "searxng", "duckduckgo", "local", "mock")
 KEYLESS = "tavily-keyless"  # the internal name of Tavily's keyless access; chosen, never typed
 
-# Models taken when the provider's *_MODEL variable is unset. Checked on 2026-11-30.
-DEFAULT_MODELS = {"groq": "openai/gpt-oss-120b", "mock": "mock-extractive"}
+# Models taken when the provider's *_MODEL variable is unset: small ones that no shutdown is announced for. Checked on
+# 2026-11-30 against the model lists of groq 1.7.0, openai 3.57.0 and anthropic 2.14.0.
+DEFAULT_MODELS = {
+    "groq": "openai/gpt-oss-120b",
+    "openai": "gpt-6-luna",
+    "anthropic": "claude-haiku-5-5",
+    "mock": "mock-extractive",
+}
 
 
 class ConfigError(ValueError):
@@ -153,7 +159,7 @@ class Keys:
 
 @dataclass(frozen=True)
 class AutonomyLimits:
-    """The three hard bounds of a run; the writing of the report is inside all of them."""
+    """The hard bounds of a run; the writing of the report is inside all of them."""
 
     max_iterations: int = setting(
         "MAX_ITERATIONS", 10, "turns of thought and action before the report is written", whole_number,
@@ -166,6 +172,10 @@ class AutonomyLimits:
     max_wall_clock_seconds: float = setting(
         "MAX_WALL_CLOCK_SECONDS", 300.0, "time of the whole run", positive_number,
         unit="seconds", flag="--max-seconds",
+    )  # fmt: skip
+    max_cost_usd: float | None = setting(
+        "MAX_COST_USD", None, "cost of the model calls of the whole run, where the model's price is known",
+        positive_number, unit="US dollars", flag="--max-cost",
     )  # fmt: skip
 
 
@@ -196,8 +206,20 @@ class ModelSettings:
         "OPENAI_BASE_URL", None, "an OpenAI-compatible server (Ollama, vLLM, LM Studio, OpenRouter), with /v1",
         web_address,
     )  # fmt: skip
-    openai_model: str | None = setting("OPENAI_MODEL", None, "model at OpenAI or at OPENAI_BASE_URL")
-    anthropic_model: str | None = setting("ANTHROPIC_MODEL", None, "model at Anthropic")
+    openai_model: str | None = setting(
+        "OPENAI_MODEL", None,
+        f"model at OpenAI or at OPENAI_BASE_URL; unset: {DEFAULT_MODELS['openai']}, or the only one that server has",
+    )  # fmt: skip
+    anthropic_model: str | None = setting(
+        "ANTHROPIC_MODEL", None, f"model at Anthropic; unset: {DEFAULT_MODELS['anthropic']}"
+    )
+    anthropic_base_url: str | None = setting(
+        "ANTHROPIC_BASE_URL", None, "another address that speaks Anthropic's API, without /v1", web_address
+    )
+    fallback: tuple[str, ...] = setting(
+        "LLM_FALLBACK", (), "providers that go on with a run when the chosen one fails, comma-separated in order",
+        several_of("groq", "anthropic", "openai"),
+    )  # fmt: skip
     max_output_tokens: int = setting(
         "MAX_OUTPUT_TOKENS", 1_500, "largest completion asked for in one call", whole_number, unit="tokens"
     )
@@ -254,8 +276,14 @@ class Config:
     @property
     def model(self) -> str | None:
         """The model that was chosen, or the provider's default; None where only the server can say."""
-        chosen: str | None = getattr(self.models, f"{self.llm_provider}_model", None)
-        return chosen or DEFAULT_MODELS.get(self.llm_provider)
+        return self.model_of(self.llm_provider)
+
+    def model_of(self, provider: str) -> str | None:
+        """The model that would be asked at `provider`; None where only the server at OPENAI_BASE_URL can say."""
+        chosen: str | None = getattr(self.models, f"{provider}_model", None)
+        if provider == "openai" and self.models.openai_base_url:
+            return chosen
+        return chosen or DEFAULT_MODELS.get(provider)
 
 
 MEMORY = MemorySettings()
@@ -366,6 +394,9 @@ def _choose_llm(config: Config) -> tuple[str, str]:
         "openai": ("OPENAI_API_KEY or OPENAI_BASE_URL", keys.openai_api_key or models.openai_base_url),
         "mock": ("", "always there"),
     }
+    for name in models.fallback:
+        if not present[name][1]:
+            raise ConfigError(f"LLM_FALLBACK names {name!r} but {present[name][0]} is not set; set it in .env")
     if models.provider:
         variable, value = present[models.provider]
         if not value:
@@ -432,7 +463,7 @@ def redact(text: str) -> str:
 
 def shown_value(f: Field[Any], value: Any) -> str:
     """A setting's value as a person may see it: secrets masked, unset said so."""
-    if value is None:
+    if value is None or value == ():
         return "(unset)"
     if f.metadata["secret"]:
         return "*** (set)"
@@ -465,6 +496,10 @@ def describe_settings(config: Config) -> str:
     lines += [
         "",
         f"model:  {config.llm_provider} ({config.model or 'the server will be asked'}): {config.llm_reason}",
+        *(
+            f"        then {name} ({config.model_of(name) or 'the server will be asked'})"
+            for name in config.models.fallback
+        ),
         f"search: {config.search_provider}: {config.search_reason}",
     ]
     lines += [f"WARNING: {text}" for text in config.warnings]
@@ -479,7 +514,7 @@ def env_example() -> str:
         if group != section:
             section = group
             lines += ["", f"# --- {group} ---"]
-        default = "unset" if f.default is None else shown_value(f, f.default)
-        unit = f" {f.metadata['unit']}" if f.metadata["unit"] and f.default is not None else ""
+        default = "unset" if f.default in (None, ()) else shown_value(f, f.default)
+        unit = f" {f.metadata['unit']}" if f.metadata["unit"] and f.default not in (None, ()) else ""
         lines += [f"# {f.metadata['meaning']} (default: {default}{unit})", f"# {f.metadata['env']}="]
     return "\n".join(lines) + "\n"
