@@ -159,7 +159,7 @@ class Keys:
 
 @dataclass(frozen=True)
 class AutonomyLimits:
-    """The hard bounds of a run; the writing of the report is inside all of them."""
+    """The three hard bounds of a run; the writing of the report is inside all of them."""
 
     max_iterations: int = setting(
         "MAX_ITERATIONS", 10, "turns of thought and action before the report is written", whole_number,
@@ -172,10 +172,6 @@ class AutonomyLimits:
     max_wall_clock_seconds: float = setting(
         "MAX_WALL_CLOCK_SECONDS", 300.0, "time of the whole run", positive_number,
         unit="seconds", flag="--max-seconds",
-    )  # fmt: skip
-    max_cost_usd: float | None = setting(
-        "MAX_COST_USD", None, "cost of the model calls of the whole run, where the model's price is known",
-        positive_number, unit="US dollars", flag="--max-cost",
     )  # fmt: skip
 
 
@@ -223,6 +219,10 @@ class ModelSettings:
     max_output_tokens: int = setting(
         "MAX_OUTPUT_TOKENS", 1_500, "largest completion asked for in one call", whole_number, unit="tokens"
     )
+    max_cost_usd: float | None = setting(
+        "MAX_COST_USD", None, "bound on what the model calls of a run cost, where the model's price is known",
+        positive_number, unit="US dollars", flag="--max-cost",
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,8 @@ SAFETY = 1.35  # a calibrated count is low by more than this in no measured case
 TOKENS_PER_BYTE = 0.25  # of new text beside a counted prompt, the least that is assumed
 RESERVE_SHARE, RESERVE_MOST = 0.15, 6_000  # tokens kept for the report
 TIME_RESERVE_SHARE, TIME_RESERVE_MOST = 0.20, 45.0  # seconds kept for the report
+ODD_FACTOR = 4  # a count above this multiple of the estimate is told
+CUT_SHARE, CUT_LEAST = 0.6, 2_500  # a count below this share of an estimate of at least so many tokens is told
 MESSAGE_OVERHEAD = 16  # bytes a message costs beyond its text (roles and separators)
 
 
@@ -106,6 +108,37 @@ class TokenBudget:
         if usage.total and cost is None:
             self.unpriced_calls += 1
         self.cost_usd += cost or 0.0
+
+
+@dataclass(frozen=True)
+class Oddity:
+    """A reported usage that cannot be what it seems. window: tokens to which the server seems to cut, or 0."""
+
+    warning: str
+    window: int = 0
+
+
+def oddity(counter: PromptCounter, messages: Sequence[Message], usage: Usage) -> Oddity | None:
+    """What is wrong with a reported count of a prompt, None when it is plausible or nobody counted.
+
+    Far more than expected is booked as reported. Far less means that the server read only a part: Ollama cuts prompts
+    to a window of 4,096 tokens without a word, and no request field changes that.
+    """
+    expected = counter.expected(messages)
+    if usage.estimated or not usage.prompt or not expected:
+        return None
+    if usage.prompt > ODD_FACTOR * expected:
+        return Oddity(
+            f"The server counted {usage.prompt:,} prompt tokens where about {expected:,} were expected; "
+            "they are booked as reported."
+        )
+    if expected >= CUT_LEAST and usage.prompt < CUT_SHARE * expected:
+        return Oddity(
+            f"The server read only {usage.prompt:,} of about {expected:,} prompt tokens: it seems to cut long prompts. "
+            "At Ollama, set OLLAMA_CONTEXT_LENGTH to 16384 or more.",
+            window=usage.prompt,
+        )
+    return None
 
 
 def prompt_bytes(messages: Sequence[Message]) -> int:

@@ -14,7 +14,7 @@ from typing import Protocol
 from m3.budget import PromptCounter
 from m3.llm_errors import BILLED, FATAL, RETRIED, ProviderFault, RateLimit
 from m3.llm_wire import Reply
-from m3.pacing import ModelFacts
+from m3.pacing import MIN_OUTPUT, ModelFacts
 from m3.records import Completion, LLMError, Message, RunControl, Usage
 from m3.words import estimate_tokens
 from m3.worker import DeadlineReached
@@ -23,7 +23,6 @@ ATTEMPTS = 5  # of one call, counting only those that failed for no reason of ou
 BILLED_ATTEMPTS = 3  # of them, those that the provider may have billed
 BACKOFF_FIRST, BACKOFF_MOST = 0.5, 20.0  # seconds; the upper ends of the jitter
 ATTEMPT_SECONDS = 120.0  # one attempt; a silent server must leave time for another
-MIN_OUTPUT = 300  # tokens; less than this no turn can be written in
 USEFUL_OUTPUT = 1_000  # tokens; more is no reason to wait for a rate limit while a turn of the loop is written
 COUNTDOWN = 10.0  # seconds between two lines about a wait
 
@@ -31,6 +30,7 @@ COUNTDOWN = 10.0  # seconds between two lines about a wait
 class Endpoint(Protocol):
     """One model at one address, as the client of its provider presents it."""
 
+    provider: str
     title: str  # for people: `Groq`, `the server at http://…`
     model: str
     facts: ModelFacts
@@ -179,9 +179,10 @@ class ModelCall:
 
     def _late(self) -> LLMError:
         # What was sent may be billed although no reply was read.
+        kind = "interrupted" if self._control.stopped else "deadline"
         cause = "the run was stopped" if self._control.stopped else "the run's time was over"
         usage = self._wasted + Usage(self._prompt_tokens(), estimated=True)
-        return LLMError(f"{self._endpoint.title} had not answered when {cause}", kind="deadline", usage=usage)
+        return LLMError(f"{self._endpoint.title} had not answered when {cause}", kind=kind, usage=usage)
 
     # --- after an attempt
 
@@ -293,7 +294,7 @@ class ModelCall:
         if not reply.text.strip() and not reply.calls and self._worth_another(reply, output, usage):
             self._waste(usage)
             return None
-        return Completion(text, reply.finish_reason, usage, reply.model or self._endpoint.model, self._wasted)
+        return self._completion(text, reply.finish_reason, usage)
 
     def _worth_another(self, reply: Reply, output: int, usage: Usage) -> bool:
         """An empty reply is asked for again once: with more room if reasoning used it up, else without stop words."""
@@ -319,7 +320,12 @@ class ModelCall:
         """The turn that the server could not read: it goes the same way as any other."""
         usage = Usage(self._prompt_tokens(), estimate_tokens(generated), estimated=True)
         text = call_text(_named_call(generated)) or generated
-        return Completion(text, "stop", usage, self._endpoint.model, self._wasted)
+        return self._completion(text, "stop", usage)
+
+    def _completion(self, text: str, finish_reason: str | None, usage: Usage) -> Completion:
+        endpoint = self._endpoint
+        limit = self._facts.max_prompt_tokens()
+        return Completion(text, finish_reason, usage, endpoint.model, self._wasted, endpoint.provider, limit)
 
 
 def reply_text(reply: Reply) -> str:

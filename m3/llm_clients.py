@@ -12,18 +12,18 @@ import random
 import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, ClassVar, Protocol
+from dataclasses import replace
+from typing import Any, Protocol
 
-import config
-from config import DEFAULT_MODELS, ConfigError
+from config import DEFAULT_MODELS, Config, ConfigError, redact
 from m3.budget import PromptCounter
-from m3.llm_call import MIN_OUTPUT, Answer, ModelCall, Request
+from m3.llm_call import Answer, ModelCall, Request
 from m3.llm_errors import ProviderFault, classify
 from m3.llm_wire import ChatReader, MessagesReader, Reader, read_reply
 from m3.mock_llm import MockLLMClient
 from m3.pacing import ModelFacts, facts_of
 from m3.prompts import is_react_prompt
-from m3.records import Completion, LLMError, Message, RunControl
+from m3.records import Completion, LLMError, Message, RunControl, Usage
 from m3.words import safe_line
 from m3.worker import DeadlineReached, call_within
 
@@ -49,13 +49,13 @@ REASONING = re.compile(r"(?:^|/)(?:o\d|gpt-[5-9]|gpt-oss|grok-|deepseek-r|qwen3|
 
 
 class LLMClient(Protocol):
-    """A language model. `provider` and `model` are named in the report.
+    """A language model. `provider` and `model` are named in the report."""
 
-    Beyond these a client may have `max_prompt_tokens()`: the tokens a prompt may have, None for unknown.
-    """
+    @property
+    def provider(self) -> str: ...
 
-    provider: str
-    model: str
+    @property
+    def model(self) -> str: ...
 
     def complete(
         self,
@@ -77,9 +77,9 @@ class ProviderClient:
     numbers of the back-off.
     """
 
-    provider: ClassVar[str]
+    provider: str
     title: str
-    package: ClassVar[str]
+    package: str
     takes_allowance = True  # `complete` has `token_allowance`
 
     def __init__(
@@ -93,7 +93,7 @@ class ProviderClient:
     ) -> None:
         if importlib.util.find_spec(self.package) is None:
             raise ConfigError(
-                f"LLM_PROVIDER is {self.provider!r} but the package {self.package} is missing; "
+                f"the model provider {self.provider} needs the package {self.package}; "
                 f"install it: pip install {self.package}"
             )
         self._base_url = self._clean_base_url(base_url)
@@ -126,11 +126,6 @@ class ProviderClient:
             react=is_react_prompt(messages),
         )
         return call.run()
-
-    def max_prompt_tokens(self) -> int | None:
-        """Tokens a prompt may have so that a turn fits beside it; None while no limit is known."""
-        bounds = [bound for bound in (self.facts.ledger.limit, self.facts.context) if bound]
-        return max(1, min(bounds) - 3 * MIN_OUTPUT) if bounds else None
 
     # --- one attempt
 
@@ -205,7 +200,7 @@ class ProviderClient:
     def advice(self, fault: ProviderFault) -> str:
         """One line: what was refused, and which setting mends it."""
         name = self.provider.upper()
-        said = config.redact(str(fault))
+        said = redact(str(fault))
         status = f"{fault.status}" if fault.status else "refused"
         default = f"the current default is {DEFAULT_MODELS[self.provider]}"
         if fault.kind == "auth":
@@ -228,7 +223,9 @@ class ProviderClient:
     def _clean_key(self, api_key: str | None) -> str:
         key = (api_key or "").strip()
         if not key:
-            raise ConfigError(f"LLM_PROVIDER is {self.provider!r} but {self.provider.upper()}_API_KEY is not set")
+            raise ConfigError(
+                f"the model provider {self.provider} needs {self.provider.upper()}_API_KEY, which is not set"
+            )
         if not key.isascii() or not key.isprintable() or " " in key:
             raise ConfigError(f"{self.provider.upper()}_API_KEY holds characters that no key has; copy it again")
         return key
@@ -409,17 +406,16 @@ class AnthropicLLMClient(ProviderClient):
 class FallbackLLMClient:
     """Several clients in order: when one cannot go on, the next does, for the rest of the run.
 
-    provider and model are those of the client in use; switches says what happened, one line each.
+    provider and model are those of the client in use. A switch is said in the reply's `notes`.
     """
 
     takes_allowance = True
     # A prompt that is too large is the caller's to shrink; a run that is over is over everywhere.
-    _CALLERS_FAULTS = frozenset(("prompt_too_large", "deadline", "refusal"))
+    _CALLERS_FAULTS = frozenset(("prompt_too_large", "deadline", "interrupted", "refusal"))
 
     def __init__(self, clients: Sequence[ProviderClient]) -> None:
         self._clients = list(clients)
         self._at = 0
-        self.switches: list[str] = []
 
     @property
     def _client(self) -> ProviderClient:
@@ -433,9 +429,6 @@ class FallbackLLMClient:
     def model(self) -> str:
         return self._client.model
 
-    def max_prompt_tokens(self) -> int | None:
-        return self._client.max_prompt_tokens()
-
     def complete(
         self,
         messages: Sequence[Message],
@@ -446,7 +439,8 @@ class FallbackLLMClient:
         token_allowance: int | None = None,
     ) -> Completion:
         """As `ProviderClient.complete`; what a client spent before it failed is in the reply's `wasted`."""
-        wasted = None
+        wasted = Usage()
+        notes: tuple[str, ...] = ()
         while True:
             try:
                 reply = self._client.complete(
@@ -457,22 +451,39 @@ class FallbackLLMClient:
                     token_allowance=token_allowance,
                 )
             except LLMError as problem:
-                wasted = problem.usage if wasted is None else wasted + problem.usage
-                problem.usage = wasted
+                wasted = problem.usage = wasted + problem.usage
                 if problem.kind in self._CALLERS_FAULTS or self._at + 1 >= len(self._clients) or control.expired:
                     raise
-                self._switch(problem, control)
+                notes = (*notes, self._switch(problem))
+                control.tell(notes[-1])
             else:
-                if wasted is None:
-                    return reply
-                return Completion(reply.text, reply.finish_reason, reply.usage, reply.model, reply.wasted + wasted)
+                return replace(reply, wasted=reply.wasted + wasted, notes=(*reply.notes, *notes))
 
-    def _switch(self, problem: LLMError, control: RunControl) -> None:
+    def _switch(self, problem: LLMError) -> str:
         before = f"{self.provider} ({self.model})"
         self._at += 1
-        line = f"{before} could not go on, {self.provider} ({self.model}) took over: {problem}"
-        self.switches.append(line)
-        control.tell(line)
+        return f"{before} could not go on, {self.provider} ({self.model}) took over: {problem}"
+
+
+def build_client(config: Config, control: RunControl | None = None) -> LLMClient:
+    """The configured client, with those of LLM_FALLBACK behind it. Raises ConfigError.
+
+    control: bounds the question to an OpenAI-compatible server which model it has.
+    """
+    if config.llm_provider == "mock":
+        return MockLLMClient()
+    names = dict.fromkeys((config.llm_provider, *config.models.fallback))
+    clients = [_client_of(config, name, control) for name in names]
+    return FallbackLLMClient(clients) if len(clients) > 1 else clients[0]
+
+
+def _client_of(config: Config, name: str, control: RunControl | None) -> ProviderClient:
+    keys, models = config.keys, config.models
+    if name == "groq":
+        return GroqLLMClient(keys.groq_api_key, models.groq_model, base_url=models.groq_base_url)
+    if name == "anthropic":
+        return AnthropicLLMClient(keys.anthropic_api_key, models.anthropic_model, base_url=models.anthropic_base_url)
+    return OpenAILLMClient(keys.openai_api_key, models.openai_model, base_url=models.openai_base_url, control=control)
 
 
 def _renamed(fields: dict[str, Any], dropped: set[str]) -> dict[str, Any]:

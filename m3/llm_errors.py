@@ -94,8 +94,8 @@ class ProviderFault(Exception):
 # --- reading a refusal -----------------------------------------------------------------------------------
 
 _LIMIT = re.compile(
-    r"(?:\((?P<kind>[IO]?[TR]P[MD])\))?\s*:\s*Limit\s+(?P<limit>[\d,]+)"
-    r"(?:,\s*Used\s+(?P<used>[\d,]+))?(?:,\s*Requested\s+~?(?P<requested>[\d,]+))?",
+    r"(?:\((?P<kind>[IO]?[TR]P[MD])\))?\s*:\s*Limit\s+(?P<limit>\d+(?:,\d{3})*)"
+    r"(?:,\s*Used\s+(?P<used>\d+(?:,\d{3})*))?(?:,\s*Requested\s+~?(?P<requested>\d+(?:,\d{3})*))?",
     re.I,
 )
 _AGAIN = re.compile(r"try again in\s+((?:[\d.]+\s*(?:ms|[dhms])\s*)+)", re.I)

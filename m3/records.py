@@ -287,7 +287,9 @@ class Usage:
 class Completion:
     """A model's reply. `finish_reason` is `stop` or `length` as a rule; None means the reply broke off.
 
-    usage: of the attempt that brought the text; wasted: of attempts before it that were billed and unusable.
+    usage: of the attempt that brought the text; wasted: of attempts before it that were billed and unusable; model and
+    provider: which ones were asked; prompt_limit: tokens a prompt may have there, 0 for unknown; notes: what a person
+    should know of this call, such as that another provider took over.
     """
 
     text: str
@@ -295,6 +297,9 @@ class Completion:
     usage: Usage = Usage()
     model: str = ""
     wasted: Usage = Usage()
+    provider: str = ""
+    prompt_limit: int = 0
+    notes: tuple[str, ...] = ()
 
 
 class LLMError(Exception):
