@@ -25,8 +25,14 @@ LLM_PROVIDERS = ("groq", "anthropic", "openai", "mock")
 SEARCH_PROVIDERS = ("tavily", "serpapi", "searxng", "duckduckgo", "local", "mock")
 KEYLESS = "tavily-keyless"  # the internal name of Tavily's keyless access; chosen, never typed
 
-# Models taken when the provider's *_MODEL variable is unset. Checked on 2026-11-30.
-DEFAULT_MODELS = {"groq": "openai/gpt-oss-120b", "mock": "mock-extractive"}
+# Models taken when the provider's *_MODEL variable is unset: small ones that no shutdown is announced for. Checked on
+# 2026-11-30 against the model lists of groq 1.7.0, openai 3.57.0 and anthropic 2.14.0.
+DEFAULT_MODELS = {
+    "groq": "openai/gpt-oss-120b",
+    "openai": "gpt-6-luna",
+    "anthropic": "claude-haiku-5-5",
+    "mock": "mock-extractive",
+}
 
 
 class ConfigError(ValueError):
@@ -206,11 +212,27 @@ class ModelSettings:
         "OPENAI_BASE_URL", None, "an OpenAI-compatible server (Ollama, vLLM, LM Studio, OpenRouter), with /v1",
         web_address,
     )  # fmt: skip
-    openai_model: str | None = setting("OPENAI_MODEL", None, "model at OpenAI or at OPENAI_BASE_URL")
-    anthropic_model: str | None = setting("ANTHROPIC_MODEL", None, "model at Anthropic")
+    openai_model: str | None = setting(
+        "OPENAI_MODEL", None,
+        f"model at OpenAI or at OPENAI_BASE_URL; unset: {DEFAULT_MODELS['openai']}, or the only one that server has",
+    )  # fmt: skip
+    anthropic_model: str | None = setting(
+        "ANTHROPIC_MODEL", None, f"model at Anthropic; unset: {DEFAULT_MODELS['anthropic']}"
+    )
+    anthropic_base_url: str | None = setting(
+        "ANTHROPIC_BASE_URL", None, "another address that speaks Anthropic's API, without /v1", web_address
+    )
+    fallback: tuple[str, ...] = setting(
+        "LLM_FALLBACK", (), "providers that go on with a run when the chosen one fails, comma-separated in order",
+        several_of("groq", "anthropic", "openai"),
+    )  # fmt: skip
     max_output_tokens: int = setting(
         "MAX_OUTPUT_TOKENS", 1_500, "largest completion asked for in one call", whole_number, unit="tokens"
     )
+    max_cost_usd: float | None = setting(
+        "MAX_COST_USD", None, "bound on what the model calls of a run cost, where the model's price is known",
+        positive_number, unit="US dollars", flag="--max-cost",
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -282,8 +304,14 @@ class Config:
     @property
     def model(self) -> str | None:
         """The model that was chosen, or the provider's default; None where only the server can say."""
-        chosen: str | None = getattr(self.models, f"{self.llm_provider}_model", None)
-        return chosen or DEFAULT_MODELS.get(self.llm_provider)
+        return self.model_of(self.llm_provider)
+
+    def model_of(self, provider: str) -> str | None:
+        """The model that would be asked at `provider`; None where only the server at OPENAI_BASE_URL can say."""
+        chosen: str | None = getattr(self.models, f"{provider}_model", None)
+        if provider == "openai" and self.models.openai_base_url:
+            return chosen
+        return chosen or DEFAULT_MODELS.get(provider)
 
 
 MEMORY = MemorySettings()
@@ -394,6 +422,9 @@ def _choose_llm(config: Config) -> tuple[str, str]:
         "openai": ("OPENAI_API_KEY or OPENAI_BASE_URL", keys.openai_api_key or models.openai_base_url),
         "mock": ("", "always there"),
     }
+    for name in models.fallback:
+        if not present[name][1]:
+            raise ConfigError(f"LLM_FALLBACK names {name!r} but {present[name][0]} is not set; set it in .env")
     if models.provider:
         variable, value = present[models.provider]
         if not value:
@@ -481,7 +512,7 @@ def redact(text: str) -> str:
 
 def shown_value(f: Field[Any], value: Any) -> str:
     """A setting's value as a person may see it: secrets masked, unset said so."""
-    if value is None:
+    if value is None or value == ():
         return "(unset)"
     if f.metadata["secret"]:
         return "*** (set)"
@@ -516,6 +547,10 @@ def describe_settings(config: Config) -> str:
     lines += [
         "",
         f"model:  {config.llm_provider} ({config.model or 'the server will be asked'}): {config.llm_reason}",
+        *(
+            f"        then {name} ({config.model_of(name) or 'the server will be asked'})"
+            for name in config.models.fallback
+        ),
         f"search: {config.search_provider}: {config.search_reason}",
     ]
     lines += [f"WARNING: {text}" for text in config.warnings]
@@ -530,7 +565,7 @@ def env_example() -> str:
         if group != section:
             section = group
             lines += ["", f"# --- {group} ---"]
-        default = "unset" if f.default is None else shown_value(f, f.default)
-        unit = f" {f.metadata['unit']}" if f.metadata["unit"] and f.default is not None else ""
+        default = "unset" if f.default in (None, ()) else shown_value(f, f.default)
+        unit = f" {f.metadata['unit']}" if f.metadata["unit"] and f.default not in (None, ()) else ""
         lines += [f"# {f.metadata['meaning']} (default: {default}{unit})", f"# {f.metadata['env']}="]
     return "\n".join(lines) + "\n"

@@ -7,13 +7,13 @@ print(run_react_loop("Compare Raptor RAG vs HyDE").to_markdown())
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from config import Config, ConfigError, load_config
+from config import Config, load_config
 from m3.react_parser import TOOLS, ParsedStep, Tool, parse_thought_action
 from m3.records import (
     ActionEvent,
@@ -27,26 +27,33 @@ from m3.records import (
     Message,
     NoticeEvent,
     ObservationEvent,
+    Passage,
     RunControl,
+    Source,
     Step,
     TextDelta,
     ThoughtEvent,
+    Usage,
 )
 
 if TYPE_CHECKING:
     from m3.budget import TokenBudget
     from m3.fetch import Fetcher
     from m3.journal import Journal
-    from m3.llm_clients import LLMClient, MockLLMClient
+    from m3.llm_clients import AnthropicLLMClient, GroqLLMClient, LLMClient, OpenAILLMClient
+    from m3.mock_llm import MockLLMClient
     from m3.report import FinalOutput, Outcome
     from m3.search import WebSearchTool
     from memory_integration import ResearchStore, ShortTermMemory
     from tools import ToolSuite
 
 __all__ = [
+    "AnthropicLLMClient",
     "FinalOutput",
+    "GroqLLMClient",
     "LLMClient",
     "MockLLMClient",
+    "OpenAILLMClient",
     "act_and_observe_phase",
     "build_langgraph_app",
     "build_llm_client",
@@ -60,15 +67,21 @@ __all__ = [
 
 # Re-exported on first use, so that `--help` and `--check` load none of what stands behind them.
 _LAZY = {
+    "AnthropicLLMClient": "m3.llm_clients",
     "FinalOutput": "m3.report",
+    "GroqLLMClient": "m3.llm_clients",
     "LLMClient": "m3.llm_clients",
-    "MockLLMClient": "m3.llm_clients",
+    "MockLLMClient": "m3.mock_llm",
+    "OpenAILLMClient": "m3.llm_clients",
 }
 
 CORRECTIONS = 2  # re-prompts for one unreadable turn
 UNREADABLE_TURNS = 3  # in a row end the loop
 REPEATS = 3  # the same action this often ends the loop
 FAILED_SEARCHES = 3  # in a row, without an engine that answered, end the loop
+KEYED = ("groq", "openai", "anthropic")  # providers that are services outside
+SHRINKS = 3  # times that one turn's prompt is condensed because it cannot run at the provider
+SHRINK_TO = 0.6  # of what fits: condensed in one jump, so that the next turns need not be
 MIN_OUTPUT_TOKENS = 200  # a call that could not even write this much is not made
 REPORT_PROMPT_TOKENS = 4_000  # of passages in the prompt of the report
 REPORT_PASSAGE_TOKENS = 900  # of them, the most for one source
@@ -116,6 +129,12 @@ class RunState:
     draft: str = ""
     last_prompt: list[Message] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    asked: tuple[str, str] = ("", "")  # the provider and model that answered last
+    providers: list[str] = field(default_factory=list)  # all that were asked
+    failover: list[str] = field(default_factory=list)  # what was said when another provider took over
+    prompt_limit: int = 0  # tokens a prompt may have at that model; 0 for unknown
+    window: int = 0  # tokens after which a server was seen to cut prompts; 0 for none
+    model_gone: bool = False  # the model failed, and asking it for the report would fail too
 
 
 def run_react_loop(
@@ -176,13 +195,14 @@ def _journal(resume: Journal | str | Path | None, query: str) -> Journal:
     return resume if isinstance(resume, Journal) else resumed(resume, query)
 
 
-def build_llm_client(config: Config) -> LLMClient:
-    """The configured model. Raises ConfigError when it cannot be used."""
-    if config.llm_provider == "mock":
-        from m3.llm_clients import MockLLMClient
+def build_llm_client(config: Config, control: RunControl | None = None) -> LLMClient:
+    """The configured model, with those of LLM_FALLBACK behind it. Raises ConfigError when it cannot be used.
 
-        return MockLLMClient()
-    raise ConfigError(f"LLM_PROVIDER {config.llm_provider!r} is not available in this version; use mock")
+    control: bounds the one question that may be asked: which model the server at OPENAI_BASE_URL has.
+    """
+    from m3.llm_clients import build_client
+
+    return build_client(config, control)
 
 
 def _begin(
@@ -199,6 +219,7 @@ def _begin(
 ) -> tuple[Run, RunState, ResearchStore]:
     from m3 import prompts
     from m3.budget import TokenBudget, time_reserve
+    from m3.pricing import price_of
     from memory_integration import LongTermMemory, PastResearch, ShortTermMemory
     from tools import ToolSuite, build_tools
 
@@ -208,12 +229,14 @@ def _begin(
     store = memory or LongTermMemory(config.keys.upstash_url, config.keys.upstash_token)
     table = (*TOOLS, *(extra_tools or ()))
     seconds = config.limits.max_wall_clock_seconds
+    emit = on_event or _no_event
+    control.notice = lambda text: emit(NoticeEvent(text))
     run = Run(
         config=config,
-        llm=llm or build_llm_client(config),
+        llm=llm or build_llm_client(config, control),
         control=control,
         loop_control=control.within(seconds - time_reserve(seconds)),
-        emit=on_event or _no_event,
+        emit=emit,
         journal=journal,
         today=journal.perform("date", "", str, lambda: date.today().isoformat()),
     )
@@ -229,10 +252,13 @@ def _begin(
         query=query,
         memory=ShortTermMemory(config.memory.short_term_token_budget, head),
         tools=ToolSuite(query, search, fetcher, tools=table, perform=journal.perform),
-        budget=TokenBudget(config.limits.max_tokens),
+        budget=TokenBudget(config.limits.max_tokens, max_cost_usd=config.models.max_cost_usd),
         # What the settings warn of is true of this run only if it uses the model they chose.
         warnings=list(config.warnings) if run.llm.provider == config.llm_provider else [],
+        asked=(getattr(run.llm, "provider", "custom"), getattr(run.llm, "model", "") or ""),
     )
+    if config.models.max_cost_usd is not None and price_of(*state.asked) is None:
+        state.warnings.append(f"MAX_COST_USD cannot be kept: the price of {' '.join(state.asked)} is unknown.")
     return run, state, store
 
 
@@ -258,48 +284,74 @@ def _limit_hit(state: RunState, run: Run, before_tool: bool) -> str:
         return "max_wall_clock_time"
     if not before_tool and state.iterations >= run.config.limits.max_iterations:
         return "max_iterations"
-    out_of_tokens = not before_tool and _output_room(state, state.memory.render()) < MIN_OUTPUT_TOKENS
-    return "max_tokens" if out_of_tokens or state.budget.left <= state.budget.reserve else ""
+    if state.budget.cost_left <= state.budget.cost_reserve:
+        return "max_cost"
+    if state.budget.left <= state.budget.reserve:
+        return "max_tokens"
+    if before_tool:
+        return ""
+    room, bound = _output_room(state, state.memory.render())
+    return bound if room < MIN_OUTPUT_TOKENS else ""
 
 
-def _output_room(state: RunState, messages: Sequence[Message], *, for_report: bool = False) -> int:
-    """Tokens that a reply to these messages may take without the run passing its bound."""
-    reserve = 0 if for_report else state.budget.reserve
-    return state.budget.left - reserve - state.budget.upper_estimate(messages)
+def _output_room(state: RunState, messages: Sequence[Message], *, for_report: bool = False) -> tuple[int, str]:
+    """Tokens that a reply to these messages may take without the run passing a bound, and that bound's name."""
+    from m3.pricing import price_of
+
+    budget = state.budget
+    prompt = budget.upper_estimate(messages)
+    room = budget.left - (0 if for_report else budget.reserve) - prompt
+    price = price_of(*state.asked)
+    if budget.max_cost_usd is None or price is None:
+        return room, "max_tokens"
+    dollars = budget.cost_left - (0.0 if for_report else budget.cost_reserve)
+    dollars -= prompt * max(price.prompt, price.cache_write) / 1e6
+    affordable = int(dollars * 1e6 / price.completion) if price.completion else room
+    return (affordable, "max_cost") if affordable < room else (room, "max_tokens")
 
 
-def _ask(state: RunState, run: Run, messages: Sequence[Message], *, for_report: bool = False) -> tuple[str, str | None]:
-    """One model call inside the budget: `(text, finish_reason)`. Raises LLMError, whatever the client raises."""
-    room = _output_room(state, messages, for_report=for_report)
+def _ask(state: RunState, run: Run, messages: Sequence[Message], *, for_report: bool = False) -> Completion:
+    """One model call inside the budget. Raises LLMError, whatever the client raises."""
+    room, bound = _output_room(state, messages, for_report=for_report)
     if room < MIN_OUTPUT_TOKENS:
-        raise OutOfTokensError("no call fits into what is left of the tokens")
+        raise OutOfBudgetError(bound)
     max_output_tokens = min(run.config.models.max_output_tokens, room)
+    allowance = room + state.budget.upper_estimate(messages)
     shared = _shared_prefix(state.last_prompt, messages)
     request = {"after": shared, "messages": list(messages[shared:])}
     state.last_prompt = list(messages)
     try:
         reply = run.journal.perform(
-            "model", request, Completion, lambda: _complete(run, messages, max_output_tokens, for_report)
+            "model", request, Completion, lambda: _complete(run, messages, max_output_tokens, allowance, for_report)
         )
     except LLMError as problem:
-        state.budget.book(messages, problem.usage)
+        _book_waste(state, problem.usage)
         raise
-    state.budget.book(messages, reply.usage)
-    return reply.text, reply.finish_reason
+    _book(state, messages, reply)
+    return reply
 
 
-def _complete(run: Run, messages: Sequence[Message], max_output_tokens: int, for_report: bool) -> Completion:
+def _complete(
+    run: Run, messages: Sequence[Message], max_output_tokens: int, allowance: int, for_report: bool
+) -> Completion:
+    """The call itself. allowance: tokens that all its attempts together may take."""
+    more: dict[str, Any] = {"token_allowance": allowance} if getattr(run.llm, "takes_allowance", False) else {}
+    shown = _ReportText(run.emit) if for_report else None
     try:
-        return run.llm.complete(
+        reply = run.llm.complete(
             messages,
             max_output_tokens=max_output_tokens,
             control=run.control if for_report else run.loop_control,
-            on_text=(lambda text: run.emit(TextDelta(text))) if for_report else None,
+            on_text=shown,
+            **more,
         )
     except LLMError:
         raise
     except Exception as problem:  # a caller's own client may raise anything; the run must still end well
         raise LLMError(f"the model call failed: {type(problem).__name__}: {problem}") from problem
+    if shown is not None:
+        shown.close()
+    return reply
 
 
 def _shared_prefix(earlier: Sequence[Message], messages: Sequence[Message]) -> int:
@@ -312,8 +364,61 @@ def _shared_prefix(earlier: Sequence[Message], messages: Sequence[Message]) -> i
     return count
 
 
-class OutOfTokensError(LLMError):
-    """The call was not made: it could have passed the token bound."""
+class _ReportText:
+    """Shows the report while it is written: without the reasoning and the marks that no reader should see."""
+
+    def __init__(self, emit: EventHook) -> None:
+        from m3.reply_text import VisibleStream
+
+        self._emit, self._stream = emit, VisibleStream()
+
+    def __call__(self, text: str) -> None:
+        self._send(self._stream.feed(text))
+
+    def close(self) -> None:
+        self._send(self._stream.close())
+
+    def _send(self, text: str) -> None:
+        if text:
+            self._emit(TextDelta(text))
+
+
+def _book(state: RunState, messages: Sequence[Message], reply: Completion) -> None:
+    """Count what a call cost, learn from it, and say what is odd about it."""
+    from m3.budget import oddity
+    from m3.pricing import cost_of
+
+    _book_waste(state, reply.wasted)
+    state.asked = (reply.provider or state.asked[0], reply.model or state.asked[1])
+    bounds = [bound for bound in (reply.prompt_limit, state.window) if bound]
+    state.prompt_limit = min(bounds, default=0)
+    state.providers.append(state.asked[0])
+    state.failover += reply.notes
+    cost = cost_of(*state.asked, reply.usage)
+    odd = oddity(state.budget.counter, messages, reply.usage)
+    if odd and not any(warning.startswith(odd.warning[:20]) for warning in state.warnings):
+        state.warnings.append(odd.warning)
+    if odd and odd.window:
+        state.budget.add(reply.usage, cost)  # a count of a part teaches nothing about the whole
+        state.window = state.prompt_limit = min(state.prompt_limit or odd.window, odd.window)
+    else:
+        state.budget.book(messages, reply.usage, cost)
+
+
+def _book_waste(state: RunState, usage: Usage) -> None:
+    from m3.pricing import cost_of
+
+    if usage.total:
+        state.budget.add(usage, cost_of(*state.asked, usage))
+
+
+class OutOfBudgetError(LLMError):
+    """The call was not made: it could have passed a bound. `bound` is the stop reason."""
+
+    def __init__(self, bound: str) -> None:
+        what = "money" if bound == "max_cost" else "tokens"
+        super().__init__(f"no call fits into what is left of the {what}", kind=bound)
+        self.bound = bound
 
 
 # --- the phases ------------------------------------------------------------------------------------------
@@ -325,14 +430,11 @@ def thought_and_action_phase(state: RunState, run: Run) -> RunState:
     state.iterations += 1
     try:
         step = _decide(state, run)
-    except OutOfTokensError:
-        state.stop_reason = "max_tokens"
+    except OutOfBudgetError as problem:
+        state.stop_reason = problem.bound
         return state
     except LLMError as problem:
-        state.stop_reason = "interrupted" if run.control.stopped else _fault_reason(run)
-        if state.stop_reason == "provider_error":
-            state.warnings.append(str(problem))
-        return state
+        return _model_failed(state, run, problem)
     if step.tool is None:
         state.unreadable_turns += 1
         if state.unreadable_turns >= UNREADABLE_TURNS:
@@ -350,22 +452,44 @@ def thought_and_action_phase(state: RunState, run: Run) -> RunState:
     return state
 
 
-def _fault_reason(run: Run) -> str:
-    return "max_wall_clock_time" if run.loop_control.expired else "provider_error"
+def _model_failed(state: RunState, run: Run, problem: LLMError) -> RunState:
+    """End the loop because the model cannot be asked on: by a signal, by the clock, or by a fault that is told."""
+    if problem.kind == "interrupted" or run.control.stopped:
+        state.stop_reason = "interrupted"
+    elif problem.kind == "deadline" or run.loop_control.expired:
+        state.stop_reason = "max_wall_clock_time"
+    else:
+        state.stop_reason = "provider_error"
+        state.warnings.append(str(problem))
+        # A rate limit may have room for the report later, and a prompt that was too large is not the report's.
+        state.model_gone = problem.kind not in ("rate_limit", "prompt_too_large")
+        run.emit(LimitEvent(state.stop_reason, str(problem)))
+    return state
 
 
 def _decide(state: RunState, run: Run) -> ParsedStep:
     from m3.prompts import correction
 
     for attempt in range(CORRECTIONS + 1):
-        text, finish_reason = _ask(state, run, state.memory.render())
-        step = parse_thought_action(text, finish_reason, state.tools.tools)
+        reply = _ask_for_turn(state, run)
+        step = parse_thought_action(reply.text, reply.finish_reason, state.tools.tools)
         if step.tool is not None:
             return step
         run.emit(NoticeEvent(f"the model's turn could not be read: {step.error_detail}"))
         if attempt < CORRECTIONS:
             state.memory.add("(a turn that could not be read)", correction(step, state.tools.tools))
     return step
+
+
+def _ask_for_turn(state: RunState, run: Run) -> Completion:
+    """Ask with the conversation; where the provider can never run so long a prompt, condense it and ask again."""
+    for _ in range(SHRINKS):
+        try:
+            return _ask(state, run, state.memory.render())
+        except LLMError as problem:
+            if problem.kind != "prompt_too_large" or not _shrink(state, run, problem.fits):
+                raise
+    return _ask(state, run, state.memory.render())
 
 
 def _default_action(state: RunState) -> ParsedStep:
@@ -440,28 +564,61 @@ def _budget_text(state: RunState, run: Run) -> str:
 
 
 def _prune(state: RunState, run: Run) -> None:
-    """Condense old turns when the conversation has grown past its budget."""
+    """Condense old turns when the conversation has grown past its budget, or past what the model's provider runs."""
+    prompt = state.memory.render()
+    if state.prompt_limit and state.budget.counter.likely_most(prompt) > state.prompt_limit:
+        _shrink(state, run, state.prompt_limit)
+    elif state.memory.prune_if_needed(*_condensers(state, run)):
+        run.emit(NoticeEvent("older turns were condensed into notes"))
+
+
+def _shrink(state: RunState, run: Run, fits: int) -> bool:
+    """Condense harder than the memory's own budget asks, so that a prompt of `fits` tokens results. True when done."""
+    memory = state.memory
+    before = memory.tokens
+    # The memory counts in its own estimate; the provider's count differs by this ratio.
+    ratio = max(0.25, state.budget.counter.expected(memory.render()) / max(1, before))
+    run.emit(NoticeEvent(f"the prompt must shrink to {fits:,} tokens: older turns are condensed"))
+    target, condensers = int(fits * SHRINK_TO / ratio), _condensers(state, run, surely=True)
+    if hasattr(memory, "prune_to"):
+        memory.prune_to(target, *condensers)
+    else:
+        memory.token_budget = min(memory.token_budget, target)
+        memory.prune_if_needed(*condensers)
+    return memory.tokens < before
+
+
+def _condensers(
+    state: RunState, run: Run, *, surely: bool = False
+) -> tuple[Callable[[str, int], str | None], Callable[[], str]]:
+    """The two functions that memory prunes with: `condense(notes, most words)` and `facts()`.
+
+    surely: where the model cannot condense, a rule does; otherwise None leaves the history as it was.
+    """
+    from m3.condense import clipped, notes_by_rule
     from m3.prompts import condense_messages, source_header
+    from m3.reply_text import visible_text
 
     def condense(notes: str, most_words: int) -> str | None:
         try:
-            return _ask(state, run, condense_messages(state.query, notes, most_words))[0]
+            if state.prompt_limit:
+                notes = clipped(notes, int(state.prompt_limit * SHRINK_TO))
+            text = visible_text(_ask(state, run, condense_messages(state.query, notes, most_words)).text)
         except LLMError as problem:
-            run.emit(NoticeEvent(f"the notes could not be condensed: {problem}"))
-            return None
+            run.emit(NoticeEvent(f"the model could not condense the notes: {problem}"))
+            text = ""
+        return text or (notes_by_rule(notes, most_words) if surely else None)
 
     def facts() -> str:
         return "\n".join(source_header(source) for source in state.tools.tracker.sources)
 
-    if state.memory.prune_if_needed(condense, facts):
-        run.emit(NoticeEvent("older turns were condensed into notes"))
+    return condense, facts
 
 
 def synthesis_phase(state: RunState, run: Run) -> RunState:
     """Write the report from the passages of the pages read: by the model, or by copying where it cannot be asked."""
     from m3.extractive import Evidence, extractive_summary
-    from m3.grounding import rank_passages, render_passages
-    from m3.prompts import synthesis_messages
+    from m3.grounding import rank_passages
 
     sources = state.tools.tracker.sources
     if not sources:
@@ -469,17 +626,35 @@ def synthesis_phase(state: RunState, run: Run) -> RunState:
     fits = (state.budget.left - MIN_OUTPUT_TOKENS) // 3
     share = max(80, min(REPORT_PASSAGE_TOKENS, min(REPORT_PROMPT_TOKENS, fits) // len(sources)))
     chosen = [(source, rank_passages(state.query, source.page, share)) for source in sources]
-    usable = state.stop_reason not in ("provider_error", "interrupted")
+    usable = not state.model_gone and state.stop_reason != "interrupted"
     if usable and run.journal.perform("time for a report", "", bool, lambda: not run.control.expired):
-        material = [(source, render_passages(source.page, passages)) for source, passages in chosen]
         try:
-            state.draft = _ask(state, run, synthesis_messages(state.query, material, run.today), for_report=True)[0]
+            state.draft = _write_report(state, run, chosen)
         except LLMError as problem:
             state.warnings.append(f"The report was copied from the sources without a model: {problem}")
     if not state.draft.strip():
         evidence = [Evidence(s.number, s.title, [p.quote for p in passages]) for s, passages in chosen]
         state.draft = extractive_summary(state.query, evidence)
     return state
+
+
+def _write_report(state: RunState, run: Run, chosen: Sequence[tuple[Source, list[Passage]]]) -> str:
+    """The model's report over these passages; over half of them where the provider cannot run so many."""
+    from m3.grounding import render_passages
+    from m3.prompts import synthesis_messages
+    from m3.reply_text import visible_text
+
+    for _ in range(SHRINKS):
+        material = [(source, render_passages(source.page, passages)) for source, passages in chosen]
+        messages = synthesis_messages(state.query, material, run.today)
+        try:
+            return visible_text(_ask(state, run, messages, for_report=True).text)
+        except LLMError as problem:
+            if problem.kind != "prompt_too_large":
+                raise
+            last = problem
+            chosen = [(source, passages[: (len(passages) + 1) // 2]) for source, passages in chosen]
+    raise last
 
 
 # --- the result ------------------------------------------------------------------------------------------
@@ -505,15 +680,17 @@ def _finish(state: RunState, run: Run, started: float) -> FinalOutput:
         iterations_used=state.iterations,
         tokens_consumed=state.budget.spent,
         elapsed_seconds=run.control.clock() - started,
-        llm_provider=getattr(run.llm, "provider", "custom"),
+        llm_provider=state.asked[0],
         search_provider=run.config.search_provider,
-        model=getattr(run.llm, "model", "") or "",
+        model=state.asked[1],
         warnings=tuple(dict.fromkeys(state.warnings)),
         steps=tuple(state.steps),
         ledger=tuple(state.tools.ledger),
         unreadable=tuple(state.tools.unreadable),
         usage=state.budget.usage,
-        services=tuple(services_asked(run.config)),
+        cost_usd=None if state.budget.unpriced_calls else state.budget.cost_usd,
+        failover=tuple(state.failover),
+        services=tuple(dict.fromkeys([*services_asked(run.config), *(p for p in state.providers if p in KEYED)])),
         engines=tuple(state.tools.engines),
     )
 

@@ -90,7 +90,13 @@ class Journal:
         try:
             result = do()
         except LLMError as problem:
-            error = {"message": str(problem), "fatal": problem.fatal, "usage": to_plain(problem.usage)}
+            error = {
+                "message": str(problem),
+                "fatal": problem.fatal,
+                "usage": to_plain(problem.usage),
+                "kind": problem.kind,
+                "fits": problem.fits,
+            }
             self._keep(Effect(number, kind, digest, request, error=error, seconds=round(time.monotonic() - started, 4)))
             raise
         self._keep(
@@ -129,6 +135,8 @@ class Journal:
                 str(effect.error.get("message", "")),
                 fatal=bool(effect.error.get("fatal")),
                 usage=from_plain(Usage, effect.error.get("usage", {})),
+                kind=str(effect.error.get("kind", "")),
+                fits=int(effect.error.get("fits", 0)),
             )
         return from_plain(result_type, effect.result)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from m3.react_parser import ParsedStep, Tool
-from m3.records import Source
+from m3.records import Message, Source
 
 # No clock, counter or budget in here: the prefix must stay the same over the run so that caches hit.
 _SYSTEM = """You are a research agent. You answer a question from sources that you search for and read.
@@ -57,6 +57,11 @@ def system_prompt(tools: Sequence[Tool], today: str, leads: str = "") -> str:
     lines = "\n".join(f"- {tool.name} {tool.line}" for tool in tools)
     text = _SYSTEM.format(names=names, tools=lines, today=today)
     return text + _LEADS.format(leads=leads) if leads else text
+
+
+def is_react_prompt(messages: Sequence[Message]) -> bool:
+    """Whether a prompt asks for a turn of the loop: only there may a reply be ended before an observation."""
+    return bool(messages) and "\nAction Input:" in messages[0]["content"]
 
 
 def question_prompt(query: str) -> str:

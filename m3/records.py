@@ -36,6 +36,7 @@ class RunControl:
         self._sleep = sleep
         self._stop = threading.Event()
         self.stop_cause = ""
+        self.notice: Callable[[str], object] | None = None  # set by the run: tells people of a wait or a retry
         self.deadline: float | None = None
         if max_seconds is not None:
             self.start(max_seconds)
@@ -78,10 +79,16 @@ class RunControl:
             self._stop.wait(allowed)
         return allowed >= seconds and not self.stopped
 
+    def tell(self, message: str) -> None:
+        """Say to whoever watches the run what a blocking call waits for; nothing where nobody watches."""
+        if self.notice is not None:
+            self.notice(message)
+
     def within(self, max_seconds: float) -> RunControl:
         """A control for a part of this run: the same stop flag and clock, an earlier deadline."""
         part = RunControl(clock=self.clock, sleep=self._sleep)
         part._stop = self._stop
+        part.notice = self.notice
         part.deadline = self.deadline
         part.start(max_seconds)
         return part
@@ -251,13 +258,15 @@ class SearchOutcome:
 
 @dataclass(frozen=True)
 class Usage:
-    """Tokens of one call. `prompt` includes `cached`, `completion` includes `reasoning`."""
+    """Tokens of one or more calls. `prompt` includes `cached` (read from a prefix cache) and `cache_write`
+    (written to it), `completion` includes `reasoning`; `estimated`: the server did not count some of it."""
 
     prompt: int = 0
     completion: int = 0
     cached: int = 0
     reasoning: int = 0
     estimated: bool = False
+    cache_write: int = 0
 
     @property
     def total(self) -> int:
@@ -270,29 +279,45 @@ class Usage:
             self.cached + other.cached,
             self.reasoning + other.reasoning,
             self.estimated or other.estimated,
+            self.cache_write + other.cache_write,
         )
 
 
 @dataclass(frozen=True)
 class Completion:
-    """A model's reply. `finish_reason` is `stop` or `length` as a rule; None means the reply broke off."""
+    """A model's reply. `finish_reason` is `stop` or `length` as a rule; None means the reply broke off.
+
+    usage: of the attempt that brought the text; wasted: of attempts before it that were billed and unusable; model and
+    provider: which ones were asked; prompt_limit: tokens a prompt may have there, 0 for unknown; notes: what a person
+    should know of this call, such as that another provider took over.
+    """
 
     text: str
     finish_reason: str | None = "stop"
     usage: Usage = Usage()
     model: str = ""
+    wasted: Usage = Usage()
+    provider: str = ""
+    prompt_limit: int = 0
+    notes: tuple[str, ...] = ()
 
 
 class LLMError(Exception):
     """A model call that brought nothing usable. `str(error)` is the sentence a user should read.
 
-    fatal: no other call can succeed either (bad key, unknown model); usage: what the failed call cost.
+    fatal: no other call to this model can succeed either (bad key, unknown model); usage: what the failed call
+    cost; kind: one word for what went wrong (`rate_limit`, `prompt_too_large`, `deadline`, `auth` …); fits: for
+    `prompt_too_large`, the tokens that a prompt may have.
     """
 
-    def __init__(self, message: str, *, fatal: bool = False, usage: Usage = Usage()) -> None:
+    def __init__(
+        self, message: str, *, fatal: bool = False, usage: Usage = Usage(), kind: str = "", fits: int = 0
+    ) -> None:
         super().__init__(message)
         self.fatal = fatal
         self.usage = usage
+        self.kind = kind
+        self.fits = fits
 
 
 class DivergedError(Exception):

@@ -36,6 +36,8 @@ class FinalOutput:
     unreadable: tuple[FetchedPage, ...] = ()
     grounding: tuple[Check, ...] = ()
     usage: Usage = Usage()
+    cost_usd: float | None = 0.0  # None: the price of a model that was asked is unknown
+    failover: tuple[str, ...] = ()
     services: tuple[str, ...] = ()
     engines: tuple[str, ...] = ()
 
@@ -50,10 +52,16 @@ class FinalOutput:
             "stop_reason": self.stop_reason,
             "iterations_used": self.iterations_used,
             "tokens_consumed": self.tokens_consumed,
+            "prompt_tokens": self.usage.prompt,
+            "cached_tokens": self.usage.cached,
+            "completion_tokens": self.usage.completion,
+            "tokens_estimated": self.usage.estimated,
+            "cost_usd": "unknown" if self.cost_usd is None else round(self.cost_usd, 6),
             "elapsed_seconds": round(self.elapsed_seconds, 3),
             "llm_provider": self.llm_provider,
             "model": self.model,
             "search_provider": self.search_provider,
+            **({"failover": list(self.failover)} if self.failover else {}),
         }
 
     def to_dict(self) -> dict[str, Any]:

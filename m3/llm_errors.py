@@ -1,0 +1,222 @@
+"""What a provider's refusal means: one fault for each, decided by status, code and text, never by an SDK's class.
+
+SDK classes differ where the meaning is the same (Groq's 413 is no RateLimitError) and agree where it differs (its
+413 and its 429 carry the same code). The texts that are read here were reported publicly for each provider.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+from m3.records import Usage
+from m3.words import safe_line
+
+FaultKind: TypeAlias = Literal[
+    "auth", "permission", "not_found", "billing",  # fatal: nothing but a person can mend it
+    "bad_request", "refusal",  # this prompt is not served; another may be
+    "too_large", "output_cap", "parameter",  # mended by a smaller or different request, at once
+    "rate_limit",  # mended by waiting
+    "failed_generation",  # the model wrote what the server could not read
+    "server", "connection", "timeout", "broken_reply",  # mended by asking again, perhaps
+]  # fmt: skip
+FATAL: frozenset[FaultKind] = frozenset(("auth", "permission", "not_found", "billing"))
+# Faults after which the provider may have billed what it did.
+BILLED: frozenset[FaultKind] = frozenset(("timeout", "broken_reply", "failed_generation"))
+RETRIED: frozenset[FaultKind] = frozenset(("server", "connection", *BILLED))
+
+LIMIT_NAMES = {
+    "TPM": "tokens per minute",
+    "TPD": "tokens per day",
+    "RPM": "requests per minute",
+    "RPD": "requests per day",
+    "ITPM": "input tokens per minute",
+    "OTPM": "output tokens per minute",
+}
+
+
+@dataclass(frozen=True)
+class RateLimit:
+    """A limit as a refusal states it. kind: TPM, TPD, RPM, RPD, ITPM, OTPM or ""; counts are 0 where unsaid."""
+
+    kind: str = ""
+    limit: int = 0
+    used: int = 0
+    requested: int = 0
+
+    @property
+    def window(self) -> float:
+        """Seconds over which the limit refills."""
+        return 86_400.0 if self.kind.endswith("D") else 60.0
+
+    def wait(self) -> float:
+        """Seconds until the request fits: the limits are leaky buckets, which refill all the time."""
+        missing = self.used + self.requested - self.limit
+        return max(0.0, missing / self.limit * self.window) if self.limit else 0.0
+
+    def __str__(self) -> str:
+        name = LIMIT_NAMES.get(self.kind, "")
+        words = f"{name} ({self.kind})" if name else "its rate"
+        return f"{words}: {self.limit:,}" if self.limit else words
+
+
+class ProviderFault(Exception):
+    """One attempt failed. `str(fault)` is what the provider said, on one line.
+
+    wait: seconds the provider asks for, None when it names none; limit: the rate limit that was hit; parameter: the
+    request field it refuses; cap: the largest number it accepts (of output tokens, or of the context); generated:
+    the model's text where the server returned it with the refusal; usage: what the attempt cost.
+    """
+
+    def __init__(
+        self,
+        kind: FaultKind,
+        message: str,
+        *,
+        status: int = 0,
+        wait: float | None = None,
+        limit: RateLimit | None = None,
+        parameter: str = "",
+        cap: int = 0,
+        generated: str = "",
+        usage: Usage | None = None,
+    ) -> None:
+        super().__init__(safe_line(message, 300))
+        self.kind: FaultKind = kind
+        self.status, self.wait, self.limit = status, wait, limit
+        self.parameter, self.cap, self.generated = parameter, cap, generated
+        self.usage = usage
+
+
+# --- reading a refusal -----------------------------------------------------------------------------------
+
+_LIMIT = re.compile(
+    r"(?:\((?P<kind>[IO]?[TR]P[MD])\))?\s*:\s*Limit\s+(?P<limit>\d+(?:,\d{3})*)"
+    r"(?:,\s*Used\s+(?P<used>\d+(?:,\d{3})*))?(?:,\s*Requested\s+~?(?P<requested>\d+(?:,\d{3})*))?",
+    re.I,
+)
+_AGAIN = re.compile(r"try again in\s+((?:[\d.]+\s*(?:ms|[dhms])\s*)+)", re.I)
+_DURATION = re.compile(r"([\d.]+)\s*(ms|[dhms])", re.I)
+_UNIT = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
+_CAP = re.compile(r"must be (?:less than or equal to|at most|<=)\s*`?(\d+)", re.I)
+_CONTEXT = re.compile(
+    r"context[_ ](?:length|window|size)|prompt is too long|reduce the length of the (?:messages|prompt)"
+    r"|exceeds? the (?:available )?context|maximum context",
+    re.I,
+)
+_CONTEXT_SIZE = re.compile(
+    r"(?:maximum context (?:length|window)(?: of this model)? (?:is|of)|context window of|n_ctx[ =(]*)\s*(\d+)", re.I
+)
+_TOO_LARGE = re.compile(r"request too large|request entity too large|payload too large", re.I)
+_PARAMETERS = (
+    "max_completion_tokens", "max_tokens", "reasoning_effort", "stream_options", "include_reasoning", "temperature",
+    "cache_control", "stop_sequences", "stop",
+)  # fmt: skip
+_UNSUPPORTED = re.compile(
+    r"unsupported|not supported|unrecognized|unknown|unexpected|deprecated|not permitted|extra inputs|not allowed"
+    r"|does not support|invalid (?:argument|parameter)|property '",
+    re.I,
+)
+
+
+def seconds_of(text: str) -> float | None:
+    """`9m38.016s`, `20ms`, `7` or `7.5` in seconds; None for anything else."""
+    text = text.strip()
+    try:
+        value = float(text)
+    except ValueError:
+        parts = _DURATION.findall(text)
+        if not parts or _DURATION.sub("", text).strip():
+            return None
+        try:
+            value = sum(float(number) * _UNIT[unit.lower()] for number, unit in parts)
+        except ValueError:
+            return None
+    return value if math.isfinite(value) and value >= 0 else None
+
+
+def error_object(body: Any) -> dict[str, Any]:
+    """The object with message, type and code, whether or not it stands inside `{"error": …}`."""
+    if isinstance(body, Mapping):
+        inner = body.get("error", body)
+        if isinstance(inner, Mapping):
+            return dict(inner)
+        return {**body, "message": str(inner)}
+    return {}
+
+
+def classify(status: int, body: Any, headers: Mapping[str, str] | None = None) -> ProviderFault:
+    """The fault behind a refusal. body: parsed JSON, or text where it was none (a proxy's HTML page)."""
+    error = error_object(body)
+    message = _text(error.get("message"))
+    code, kind = _text(error.get("code")).lower(), _text(error.get("type")).lower()
+    if not message:
+        is_page = isinstance(body, str) and "<" in body
+        message = f"HTTP {status}" + (" with a web page instead of an answer" if is_page else "")
+    words = f"{code} {kind} {message}"
+    limit = _limit_of(message)
+    wait = _wait_of(headers or {}, message, limit)
+
+    def fault(what: FaultKind, **more: Any) -> ProviderFault:
+        return ProviderFault(what, message, status=status, **more)
+
+    if status == 413 or _TOO_LARGE.search(message):
+        return fault("too_large", limit=limit)
+    if status in (400, 404, 422) and ("context_length" in words or _CONTEXT.search(message)):
+        size = _CONTEXT_SIZE.search(message)
+        return fault("too_large", cap=int(size[1]) if size else 0)
+    if "insufficient_quota" in words or "billing" in kind or status == 402:
+        return fault("billing")
+    if status == 429 or "rate_limit" in code or kind == "rate_limit_error":
+        return fault("rate_limit", limit=limit, wait=wait)
+    if status in (408, 409, 498, 529) or status >= 500 or "overloaded" in words:
+        return fault("server", wait=wait)
+    if status == 401 or code == "invalid_api_key" or kind == "authentication_error":
+        return fault("auth")
+    if status == 403:
+        return fault("permission")
+    if status == 404 or code in ("model_not_found", "model_decommissioned"):
+        return fault("not_found")
+    if code in ("tool_use_failed", "json_validate_failed") or "failed_generation" in error:
+        return fault("failed_generation", generated=_text(error.get("failed_generation")))
+    return _bad_request(error, message, fault)
+
+
+def _bad_request(error: Mapping[str, Any], message: str, fault: Any) -> ProviderFault:
+    named = _text(error.get("param")) or next((p for p in _PARAMETERS if re.search(rf"\b{p}\b", message)), "")
+    cap = _CAP.search(message)
+    if cap and named in ("max_completion_tokens", "max_tokens"):
+        return fault("output_cap", cap=int(cap[1]))  # type: ignore[no-any-return]
+    if named in _PARAMETERS and (_UNSUPPORTED.search(message) or "unsupported" in _text(error.get("code"))):
+        return fault("parameter", parameter=named)  # type: ignore[no-any-return]
+    return fault("bad_request")  # type: ignore[no-any-return]
+
+
+def _text(value: Any) -> str:
+    return "" if value is None else str(value)
+
+
+def _limit_of(message: str) -> RateLimit | None:
+    found = _LIMIT.search(message)
+    if not found:
+        return None
+    numbers = [int((found[name] or "0").replace(",", "")) for name in ("limit", "used", "requested")]
+    kind = (found["kind"] or "").upper()
+    if not kind and re.search(r"tokens", message, re.I):
+        kind = "TPD" if re.search(r"per day", message, re.I) else "TPM"
+    return RateLimit(kind, *numbers)
+
+
+def _wait_of(headers: Mapping[str, str], message: str, limit: RateLimit | None) -> float | None:
+    """What the provider asks to wait: its header, its sentence, or what its figures come to; the longest of them."""
+    again = _AGAIN.search(message)
+    said = [
+        seconds_of(headers.get("retry-after", "")),
+        seconds_of(again[1]) if again else None,
+        limit.wait() if limit and limit.requested else None,
+    ]
+    known = [seconds for seconds in said if seconds is not None]
+    return max(known) if known else None

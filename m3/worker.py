@@ -1,0 +1,60 @@
+"""Runs a call that cannot be interrupted so that nobody has to wait for it longer than the run lasts."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from m3.records import RunControl
+
+T = TypeVar("T")
+SLICE = 0.1  # seconds after which a stop is noticed while the call is silent
+
+
+class DeadlineReached(Exception):
+    """The call was given up: the run's deadline came, or the run was stopped."""
+
+
+def call_within(
+    function: Callable[[Callable[[str], None]], T],
+    control: RunControl,
+    *,
+    abort: Callable[[], None],
+    on_text: Callable[[str], None] | None = None,
+) -> T:
+    """Run `function(put_text)` in a daemon thread and return its result, or raise what it raised.
+
+    Raises DeadlineReached when `control` expires first; the thread is then left behind, after `abort` has closed what
+    it waits for. It holds neither the run nor the interpreter's exit. Text that the function puts is handed to
+    `on_text` here, in the caller's thread, so that hooks need not be thread-safe and never hear a given-up call.
+    """
+    results: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
+
+    def work() -> None:
+        try:
+            results.put(("done", function(lambda text: results.put(("text", text)))))
+        except BaseException as problem:  # noqa: BLE001  handed to the caller, who raises it
+            results.put(("error", problem))
+
+    threading.Thread(target=work, name="m3-model-call", daemon=True).start()
+    finished = False
+    try:
+        while not control.expired:
+            try:
+                kind, value = results.get(timeout=max(0.001, min(SLICE, control.remaining())))
+            except queue.Empty:
+                continue
+            if kind == "text":
+                if on_text is not None:
+                    on_text(value)
+                continue
+            finished = True
+            if kind == "error":
+                raise value
+            return value  # type: ignore[no-any-return]
+        raise DeadlineReached
+    finally:
+        if not finished:
+            abort()
