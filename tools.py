@@ -30,6 +30,16 @@ PASSAGE_TOKENS = 400  # of one page in an observation
 EXTRACT_TOKENS = 800  # of one page when the model asks for more of it
 
 
+class Perform(Protocol):
+    """How an effect is carried out: `Journal.perform` records it, `directly` does not."""
+
+    def __call__(self, kind: str, request: Any, result_type: type[T], do: Callable[[], T]) -> T: ...
+
+
+def directly(kind: str, request: Any, result_type: type[T], do: Callable[[], T]) -> T:
+    return do()
+
+
 @dataclass
 class ToolSuite:
     """Runs one action and renders its observation. What it learns stays in its fields, all plain data."""

@@ -87,8 +87,9 @@ class CitationTracker:
         page_text = "\n".join(source.page.text for source in self.sources)
 
         def address(match: re.Match[str]) -> str:
-            url = match[0].strip("<>").rstrip(".,;:!?*_")
-            return match[0] if canonical_key(url) in known or url in page_text else UNKNOWN_LINK
+            url = match[0].lstrip("<").rstrip(".,;:!?*_>")
+            rest = match[0].lstrip("<")[len(url) :].lstrip(">")
+            return match[0] if canonical_key(url) in known or url in page_text else UNKNOWN_LINK + rest
 
         text = _REFERENCE.sub("", _IMAGE.sub(lambda m: m[1], text))
         return _ADDRESS.sub(address, _LINK.sub(lambda m: m[1], text))

@@ -93,11 +93,20 @@ _STOP = frozenset(
 )
 
 
+# Numbers are compared by value, however they are written.
+_NUMBER_WORDS = frozenset(
+    """eleven twelve thirteen fourteen fifteen sixteen seventeen eighteen nineteen twenty thirty forty fifty sixty
+    seventy eighty ninety hundred thousand thousands million millions billion billions trillion trillions bn mn mio mrd
+    millionen milliarden milliarde tausend тысяч тысяча тысячи млн млрд миллион миллионов миллиард миллиардов percent
+    prozent""".split()
+)
+
+
 def content_words(text: str) -> list[str]:
     """The stems that carry meaning, accents folded, numbers left out (they are compared by value)."""
     found = []
     for word in words(text):
-        if word in _STOP or word in _FUNCTION_WORDS or word[0].isdigit():
+        if word in _STOP or word in _FUNCTION_WORDS or word in _NUMBER_WORDS or word[0].isdigit():
             continue
         if len(word) > 1 or not word.isascii():
             found.append(_stem(word))

@@ -43,11 +43,11 @@ def rewrite_tags(text: str, new_numbers: Callable[[int], int | None]) -> str:
 
 
 def accept_bare_numbers(text: str, known: Container[int]) -> str:
-    """Read `[2]` as `[Source 2]` in a text without a single proper tag, where every number names a source.
+    """Read `[2]` as `[Source 2]` in a text without a proper tag that names a source, where every number does.
 
     In a text that does have proper tags a bare number is more likely a footnote mark copied from a page.
     """
-    if TAG.search(text):
+    if any(number in known for tag in TAG.finditer(text) for number in tag_numbers(tag[0])):
         return text
 
     def one(match: re.Match[str]) -> str:

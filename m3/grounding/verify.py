@@ -127,6 +127,9 @@ class Verifier:
         self._index = {number: index_page(page) for number, page in pages.items()}
         self._rarity = Rarity(self._index[n] for n in sorted(self._index))
         self._language = language_of(" ".join(c.text for c in split_claims(summary)))
+        # A short summary does not tell its language; its numbers are then read as those of the pages are.
+        spoken = Counter(self._index[n].language for n in sorted(self._index))
+        self._reads_as = self._language or (spoken.most_common(1)[0][0] if spoken else "")
         self._thresholds = thresholds
         self._linkers: dict[int, Linker] = {}
 
@@ -156,7 +159,7 @@ class Verifier:
         return [checks[number] for number in claim.cited]
 
     def read(self, claim: Claim) -> ClaimTerms:
-        return read_claim(claim.text, self._language, claim.context)
+        return read_claim(claim.text, self._reads_as, claim.context)
 
     def better_source(self, terms: ClaimTerms, cited: tuple[int, ...]) -> int | None:
         """Another page of the run that matches the claim, the one that covers most; None for none."""
