@@ -10,15 +10,15 @@ from typing import Any, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 from config import KEYLESS, PROGRAM_DIR, Config
+from m3.citations import CitationTracker
 from m3.documents import LocalDocuments
 from m3.extract import ContentExtractor
 from m3.fetch import Fetcher, PageFetchTool, fetch_pages
 from m3.grounding import rank_passages, render_passages
 from m3.prompts import source_header
 from m3.react_parser import TOOLS, Tool
-from m3.records import FetchedPage, LedgerEntry, Page, RunControl, SearchOutcome, SearchResult, Source
+from m3.records import FetchedPage, LedgerEntry, RunControl, SearchOutcome, SearchResult, Source
 from m3.search import MissingEngine, SearchEngine, WebSearchTool
-from m3.urls import canonical_key
 from m3.words import safe_line
 
 __all__ = ["CitationTracker", "ContentExtractor", "PageFetchTool", "ToolSuite", "WebSearchTool", "build_tools"]
@@ -28,73 +28,6 @@ PAGES_PER_ACTION = 4
 RESULTS_PER_SEARCH = 5
 PASSAGE_TOKENS = 400  # of one page in an observation
 EXTRACT_TOKENS = 800  # of one page when the model asks for more of it
-
-_TAG = re.compile(
-    r"\[\s*(?:sources?|src)\b\.?:?\s*(\d{1,4}(?:\s*(?:,|;|&|and|und|et|y|и|和|-|–)?\s*(?:sources?\s*)?\d{1,4})*)\s*\]"
-    r"|【\s*(?:sources?\s*)?(\d{1,4})(?:†[^】]{0,40})?\s*】",
-    re.I,
-)
-_BIBLIOGRAPHY = re.compile(
-    r"\n+[ \t]*(?:#{1,6}[ \t]*|\*\*)?"
-    r"(?:sources?|references?|bibliography|citations|works cited|quellen|источники|参考文献)"
-    r"[ \t]*:?(?:\*\*)?:?[ \t]*\n(?:[ \t]*(?:[-*\[(\d].*)?(?:\n|$))*\s*$",
-    re.I,
-)
-
-
-class CitationTracker:
-    """Gives each page that was read one number and resolves the tags of the finished report to them."""
-
-    def __init__(self) -> None:
-        self.sources: list[Source] = []
-        self._by_url: dict[str, Source] = {}
-
-    def register(self, page: Page) -> Source:
-        """The source of a page; the same canonical URL gets the same number again."""
-        for url in (page.canonical_url, page.url):
-            if url and canonical_key(url) in self._by_url:
-                return self._by_url[canonical_key(url)]
-        source = Source(len(self.sources) + 1, page)
-        self.sources.append(source)
-        for url in (page.canonical_url, page.url):
-            if url:
-                self._by_url[canonical_key(url)] = source
-        return source
-
-    def get(self, number: int) -> Source | None:
-        return self.sources[number - 1] if 1 <= number <= len(self.sources) else None
-
-    def finalize(self, summary: str) -> tuple[str, list[Source]]:
-        """Resolve the tags of a summary: `(summary with [Source N] renumbered by first appearance, cited sources)`.
-
-        Tags that name nothing are dropped, a bibliography the model wrote is cut. Idempotent for a tracker that
-        is left as it was: the tracker then takes over the new numbers.
-        """
-        text = _BIBLIOGRAPHY.sub("", summary).strip()
-        order: dict[int, int] = {}
-
-        def renumber(match: re.Match[str]) -> str:
-            known = [n for n in _numbers(match[1] or match[2]) if self.get(n) is not None]
-            new = dict.fromkeys(order.setdefault(n, len(order) + 1) for n in known)
-            return "[Source " + ", ".join(map(str, new)) + "]" if new else ""
-
-        text = _TAG.sub(renumber, text)
-        text = re.sub(r"[ \t]+(?=[.,;:!?](?:\s|$))", "", re.sub(r"(?<=\S)[ \t]{2,}", " ", text))
-        cited = [Source(new, self.sources[old - 1].page) for old, new in order.items()]
-        self.sources = cited + [
-            Source(i, s.page) for i, s in enumerate((s for s in self.sources if s.number not in order), len(cited) + 1)
-        ]
-        self._by_url = {canonical_key(u): s for s in self.sources for u in (s.page.canonical_url, s.page.url) if u}
-        return text, cited
-
-
-def _numbers(text: str) -> list[int]:
-    """The source numbers of one tag; `2-4` is a range when it is short."""
-    found: list[int] = []
-    for first, last in re.findall(r"(\d+)(?:\s*[-–]\s*(\d+))?", text):
-        low, high = int(first), int(last or first)
-        found += range(low, high + 1) if low <= high <= low + 20 else [low, high]
-    return found
 
 
 class Perform(Protocol):

@@ -185,13 +185,17 @@ class FetchedPage:
 
 @dataclass(frozen=True)
 class Passage:
-    """A span of a page's text: `page.text[start:end] == quote`, always. `score` is comparable within a page."""
+    """A span of a page's text: `page.text[start:end] == quote`, always. `score` is comparable within a page.
+
+    link: the page's address with a text fragment that opens it on these words; "" where there is none.
+    """
 
     start: int
     end: int
     quote: str
     score: float = 0.0
     page_number: int | None = None
+    link: str = ""
 
 
 @dataclass(frozen=True)
@@ -215,13 +219,22 @@ Verdict: TypeAlias = Literal["matched", "partly", "not_found", "unchecked", "unc
 
 @dataclass(frozen=True)
 class Check:
-    """One claim sentence against one source. `source` is None for an uncited sentence."""
+    """One claim sentence against one source. `source` is None for an uncited sentence.
+
+    claim: the sentence without tags and Markdown marks; start, end: where it stands in the summary. passages: the
+    main one first; under `not_found` they are the closest the page has. coverage: share of the claim's words and
+    numbers that the passages hold, 0 to 1. better_source: another page that was read and does bear the claim out.
+    """
 
     claim: str
     source: int | None
     verdict: Verdict
     why: str = ""
     passages: tuple[Passage, ...] = ()
+    start: int = 0
+    end: int = 0
+    coverage: float = 0.0
+    better_source: int | None = None
 
 
 # --- search ----------------------------------------------------------------------------------------------

@@ -2,5 +2,6 @@
 
 from m3.grounding.passages import rank_passages, render_passages
 from m3.grounding.sentences import split_sentences
+from m3.grounding.verify import GroundingReport, Statement, verify
 
-__all__ = ["rank_passages", "render_passages", "split_sentences"]
+__all__ = ["GroundingReport", "Statement", "rank_passages", "render_passages", "split_sentences", "verify"]

@@ -1,0 +1,258 @@
+"""Every claim of a summary against every page it cites. Pure, deterministic, without a model; it never raises.
+
+It compares wording, numbers, names, negation and quotations. It does not understand meaning: a paraphrase may be
+"not found", and two names exchanged within a sentence may be "matched".
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from m3.grounding.claims import Claim, split_claims
+from m3.grounding.fragments import Linker
+from m3.grounding.index import PageIndex, Rarity, index_page
+from m3.grounding.language import language_of
+from m3.grounding.support import (
+    THRESHOLDS,
+    ClaimTerms,
+    Support,
+    Thresholds,
+    decide,
+    find_support,
+    joint_support,
+    passages_of,
+    read_claim,
+    why_of,
+)
+from m3.records import Check, Page, Passage, Verdict
+
+METHOD = "lexical/1"
+ADDS_LITTLE = 0.10  # a source whose absence lowers the joint coverage by less bears nothing out
+NOTE = "Matched by wording, numbers and names, not by meaning."
+_ORDER: dict[Verdict, int] = {"matched": 4, "partly": 3, "unchecked": 2, "not_found": 1, "uncited": 0}
+
+
+@dataclass(frozen=True)
+class Statement:
+    """One claim sentence with the best verdict that any of its sources brings."""
+
+    text: str
+    start: int
+    end: int
+    cited: tuple[int, ...]
+    verdict: Verdict
+
+
+@dataclass(frozen=True)
+class GroundingReport:
+    """What verification found. Iterating gives the checks, in the order of the summary."""
+
+    checks: tuple[Check, ...] = ()
+    statements: tuple[Statement, ...] = ()
+    thresholds: Thresholds = THRESHOLDS
+
+    def __iter__(self) -> Iterator[Check]:
+        return iter(self.checks)
+
+    def __len__(self) -> int:
+        return len(self.checks)
+
+    def counts(self) -> dict[str, int]:
+        """Statements by verdict: statements, cited, matched, partly, not_found, unchecked, uncited."""
+        found = Counter(s.verdict for s in self.statements)
+        total = len(self.statements)
+        names: tuple[Verdict, ...] = ("matched", "partly", "not_found", "unchecked", "uncited")
+        return {"statements": total, "cited": total - found["uncited"], **{name: found[name] for name in names}}
+
+    def line(self) -> str:
+        """The honest line of counts, in whole numbers."""
+        n = self.counts()
+        if not n["statements"]:
+            return "No statements to check."
+        plural = "statement" if n["statements"] == 1 else "statements"
+        return (
+            f"{n['statements']} {plural}, {n['cited']} cited; {n['matched']} matched to a passage,"
+            f" {n['partly']} partly, {n['not_found']} not found, {n['unchecked']} could not be checked"
+        )
+
+    @property
+    def supported(self) -> bool:
+        """True when at least one citation is borne out by its page, wholly or partly."""
+        return any(check.verdict in ("matched", "partly") for check in self.checks)
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "method": METHOD,
+            "thresholds": asdict(self.thresholds),
+            "counts": self.counts(),
+            "checks": [asdict(check) for check in self.checks],
+        }
+
+
+def verify(summary: str, pages: Mapping[int, str | Page], *, thresholds: Thresholds = THRESHOLDS) -> GroundingReport:
+    """Check every claim of `summary` against each page it cites. `pages` maps source numbers to pages read.
+
+    One check a citation, `uncited` claims one with `source=None`. Every passage satisfies
+    `page.text[start:end] == quote`. Never raises: what goes wrong with one claim makes it `unchecked`.
+    """
+    verifier = Verifier(summary, pages, thresholds)
+    checks: list[Check] = []
+    statements: list[Statement] = []
+    for claim in split_claims(summary):
+        if not claim.is_claim:
+            continue
+        try:
+            found = verifier.check(claim)
+        except Exception as problem:  # noqa: BLE001  a fault of the checker must not cost the report
+            why = f"the check failed: {type(problem).__name__}: {problem}"
+            found = [_check(claim, n, "unchecked", why) for n in claim.cited] or [_check(claim, None, "uncited", why)]
+        checks += found
+        best = max((c.verdict for c in found), key=lambda verdict: _ORDER[verdict])
+        statements.append(Statement(claim.text, claim.start, claim.end, claim.cited, best))
+    return GroundingReport(tuple(checks), tuple(statements), thresholds)
+
+
+def _check(claim: Claim, source: int | None, verdict: Verdict, why: str = "", **more: Any) -> Check:
+    return Check(claim.text, source, verdict, why, start=claim.start, end=claim.end, **more)
+
+
+class Verifier:
+    """The pages of a run, ready to be asked about single claims."""
+
+    def __init__(self, summary: str, pages: Mapping[int, str | Page], thresholds: Thresholds = THRESHOLDS) -> None:
+        self._pages = dict(pages)
+        self._index = {number: index_page(page) for number, page in pages.items()}
+        self._rarity = Rarity(self._index[n] for n in sorted(self._index))
+        self._language = language_of(" ".join(c.text for c in split_claims(summary)))
+        # A short summary does not tell its language; its numbers are then read as those of the pages are.
+        spoken = Counter(self._index[n].language for n in sorted(self._index))
+        self._reads_as = self._language or (spoken.most_common(1)[0][0] if spoken else "")
+        self._thresholds = thresholds
+        self._linkers: dict[int, Linker] = {}
+
+    def check(self, claim: Claim) -> list[Check]:
+        """One check for each cited source: alone, then, where none matches alone, all together."""
+        terms = self.read(claim)
+        if not claim.cited:
+            return [_check(claim, None, "uncited", "no source is cited", better_source=self.better_source(terms, ()))]
+        known = [n for n in claim.cited if n in self._pages]
+        found: dict[int, tuple[Support, Check]] = {}
+        for number in known:
+            support = find_support(terms, self._index[number], self._rarity, self._thresholds)
+            found[number] = (support, self._alone(claim, terms, number, support))
+        checks = {number: check for number, (_, check) in found.items()}
+        if len(found) > 1 and not any(check.verdict == "matched" for check in checks.values()):
+            checks |= self._together(terms, found)
+        for number in claim.cited:
+            if number not in self._pages:
+                checks[number] = _check(claim, number, "not_found", f"no such source: nothing read is Source {number}")
+        best = max(checks.values(), key=lambda c: _ORDER[c.verdict])
+        if best.verdict not in ("matched", "unchecked"):
+            better = self.better_source(terms, claim.cited)
+            if better is not None:
+                for number, check in checks.items():
+                    why = f"{check.why}; Source {better} does have it".removeprefix("; ")
+                    checks[number] = replace(check, better_source=better, why=why)
+        return [checks[number] for number in claim.cited]
+
+    def read(self, claim: Claim) -> ClaimTerms:
+        return read_claim(claim.text, self._reads_as, claim.context)
+
+    def better_source(self, terms: ClaimTerms, cited: tuple[int, ...]) -> int | None:
+        """Another page of the run that matches the claim, the one that covers most; None for none."""
+        best: tuple[float, int] | None = None
+        for number in sorted(self._index):
+            page = self._index[number]
+            if number in cited or self._foreign(page) or self._is_snippet(number):
+                continue
+            support = find_support(terms, page, self._rarity, self._thresholds)
+            if decide(terms, support, page.word_count, self._thresholds) == "matched":
+                best = max(best or (-1.0, 0), (support.coverage, -number))
+        return None if best is None else -best[1]
+
+    def best_passages(self, terms: ClaimTerms, most: int) -> list[tuple[int, Passage]]:
+        """The passages of all pages that come closest to a claim, as (source, passage), best first."""
+        found = []
+        for number in sorted(self._index):
+            support = find_support(terms, self._index[number], self._rarity, self._thresholds)
+            found += [(support.coverage, -number, p) for p in self._passages(number, support)[:2]]
+        found.sort(key=lambda item: (-item[0], -item[1], item[2].start))
+        return [(-number, passage) for _, number, passage in found[:most]]
+
+    # --- one source
+
+    def _alone(self, claim: Claim, terms: ClaimTerms, number: int, support: Support) -> Check:
+        page = self._index[number]
+        verdict = decide(terms, support, page.word_count, self._thresholds)
+        why = why_of(terms, support, verdict, page.word_count)
+        if not page.text.strip():
+            verdict, why = "unchecked", "the page gave no text"
+        elif verdict in ("partly", "not_found") and self._foreign(page):
+            verdict, why = self._foreign_verdict(page, support)
+        if verdict == "matched" and self._is_snippet(number):
+            verdict, why = "partly", "only the search engine's snippet was read, not the page"
+        passages = self._passages(number, support) if verdict != "unchecked" else ()
+        return _check(claim, number, verdict, why, passages=passages, coverage=support.coverage)
+
+    def _foreign(self, page: PageIndex) -> bool:
+        return bool(page.language and self._language and page.language != self._language)
+
+    def _foreign_verdict(self, page: PageIndex, support: Support) -> tuple[Verdict, str]:
+        """Words of two languages cannot be compared, but figures and quotations can."""
+        missing = support.missing_numbers + [f"“{text[:80]}”" for text in support.missing_quotations]
+        language = page.language if len(page.language) == 2 else page.language.capitalize()
+        if missing:
+            return (
+                "not_found",
+                f"not on the page: {', '.join(missing)} (its words, in another language, cannot be compared)",
+            )
+        return "unchecked", f"the page is in another language ({language}); its words cannot be compared"
+
+    def _is_snippet(self, number: int) -> bool:
+        page = self._pages[number]
+        return isinstance(page, Page) and page.kind == "snippet"
+
+    def _passages(self, number: int, support: Support) -> tuple[Passage, ...]:
+        page, source = self._index[number], self._pages[number]
+        if number not in self._linkers:
+            self._linkers[number] = Linker(source)
+        found = []
+        for start, end in passages_of(support, page)[: self._thresholds.max_passages]:
+            link, page_number = self._linkers[number].link(start, end)
+            found.append(Passage(start, end, page.text[start:end], support.coverage, page_number, link))
+        return tuple(found)
+
+    # --- several sources
+
+    def _together(self, terms: ClaimTerms, found: Mapping[int, tuple[Support, Check]]) -> dict[int, Check]:
+        """The checks of the sources that bear a claim out together where none does alone."""
+        parts = {n: (self._index[n], support) for n, (support, _) in found.items()}
+        joint = joint_support(terms, list(parts.values()))
+        words = sum(page.word_count for page, _ in parts.values())
+        verdict = decide(terms, joint, words, self._thresholds)
+        if verdict not in ("matched", "partly"):
+            return {}
+        if any(self._is_snippet(n) for n in parts):
+            verdict = "partly"
+        changed = {}
+        for number, (_, check) in found.items():
+            rest = [part for n, part in parts.items() if n != number]
+            without = joint_support(terms, rest)
+            adds = joint.coverage - without.coverage >= ADDS_LITTLE or len(without.missing_numbers) > len(
+                joint.missing_numbers
+            )
+            if not adds:
+                if _ORDER[check.verdict] < _ORDER["partly"]:
+                    why = f"{check.why}; it adds nothing to the other sources".removeprefix("; ")
+                    changed[number] = replace(check, why=why)
+                continue
+            if _ORDER[verdict] > _ORDER[check.verdict]:
+                others = ", ".join(str(n) for n in parts if n != number)
+                why = f"together with Source {others}"
+                if verdict == "partly":
+                    why += ": " + why_of(terms, joint, verdict, words)
+                changed[number] = replace(check, verdict=verdict, why=why.removesuffix(": "))
+        return changed
