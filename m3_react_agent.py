@@ -628,8 +628,8 @@ class _GraphRun:
         if node == "synthesis":
             self.state = synthesis_phase(self.state, self.run)
             self.result = _finish(self.state, self.run, self.started)
-            if self.result.outcome != "failed" and not self.journal.replaying:
-                self.store.store_research(self.result, control=self.run.control)
+            if not self.journal.replaying:
+                self.result = _remember(self.result, self.store, self.run)
             return "end"
         if node == "thought_and_action":
             self.state.stop_reason = check_limits(self.state, self.run)
