@@ -130,6 +130,18 @@ def web_address(text: str) -> str:
     return text.rstrip("/")
 
 
+def rest_address(text: str) -> str:
+    """The REST address of an Upstash database; it is often pasted with quotes, or confused with the redis:// one."""
+    text = text.strip("\"' ").rstrip("/")
+    if not text.startswith(("http://", "https://")):
+        raise ValueError("the REST address of the database, https://….upstash.io, not its redis:// address")
+    return text
+
+
+def unquoted(text: str) -> str:
+    return text.strip("\"' ")
+
+
 def readable_path(text: str) -> str:
     path = Path(text).expanduser()
     if not path.exists():
@@ -155,13 +167,14 @@ class Keys:
         "UPSTASH_REDIS_REST_URL",
         None,
         "REST address of an Upstash Redis for long-term memory",
-        web_address,
+        rest_address,
         also=("KV_REST_API_URL",),
     )
     upstash_token: str | None = setting(
         "UPSTASH_REDIS_REST_TOKEN",
         None,
         "token of that Upstash Redis",
+        unquoted,
         secret=True,
         also=("KV_REST_API_TOKEN",),
     )
@@ -187,7 +200,7 @@ class AutonomyLimits:
 
 @dataclass(frozen=True)
 class MemorySettings:
-    """Short-term memory: the conversation with the model, pruned when it grows past its budget."""
+    """Short-term memory: the conversation with the model. Long-term memory: earlier runs, recalled as leads."""
 
     short_term_token_budget: int = setting(
         "SHORT_TERM_TOKEN_BUDGET",
@@ -195,6 +208,20 @@ class MemorySettings:
         "largest prompt before old turns are condensed",
         whole_number,
         unit="tokens",
+    )
+    backend: str | None = setting(
+        "MEMORY_BACKEND", None,
+        "where runs are remembered: upstash, local (a file of the user) or none; unset: upstash if it is configured,"
+        " else local",
+        one_of("upstash", "local", "none"),
+    )  # fmt: skip
+    path: str | None = setting("MEMORY_PATH", None, "file of the local memory; unset: in the user's data folder")
+    max_sessions: int = setting(
+        "MEMORY_MAX_SESSIONS", 5_000, "runs remembered; the oldest above this are forgotten", whole_number, unit="runs"
+    )
+    namespace: str | None = setting("MEMORY_NAMESPACE", None, "parts several users of one Upstash database")
+    space: str | None = setting(
+        "SPACE_ID", None, "set by Hugging Face: in a Space nothing is remembered without Upstash or MEMORY_BACKEND"
     )
 
 
@@ -316,6 +343,13 @@ class Config:
 
 MEMORY = MemorySettings()
 
+
+def data_folder() -> Path:
+    """The user's folder for this program's data, by the XDG base directory specification; it need not exist yet."""
+    base = os.environ.get("XDG_DATA_HOME", "")
+    return (Path(base) if os.path.isabs(base) else Path.home() / ".local" / "share") / "m3-research-agent"
+
+
 T = TypeVar("T")
 
 
@@ -400,6 +434,9 @@ def _resolve(config: Config, web: bool) -> Config:
         )
     if search == ("mock",):
         warnings.append("OFFLINE SAMPLE CORPUS: the web is not searched; only the built-in sample documents are.")
+    if config.memory.backend == "upstash" and not (config.keys.upstash_url and config.keys.upstash_token):
+        missing = "UPSTASH_REDIS_REST_TOKEN" if config.keys.upstash_url else "UPSTASH_REDIS_REST_URL"
+        raise ConfigError(f"MEMORY_BACKEND is 'upstash' but {missing} is not set; set it in .env")
     if (config.keys.upstash_url is None) != (config.keys.upstash_token is None):
         missing = "UPSTASH_REDIS_REST_TOKEN" if config.keys.upstash_token is None else "UPSTASH_REDIS_REST_URL"
         warnings.append(f"Upstash is only half configured: {missing} is missing, so it is not used.")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -35,6 +35,7 @@ from m3.records import (
     ThoughtEvent,
     Usage,
 )
+from m3.words import safe_line
 
 if TYPE_CHECKING:
     from m3.budget import TokenBudget
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
     from m3.mock_llm import MockLLMClient
     from m3.report import FinalOutput, Outcome
     from m3.search import WebSearchTool
-    from memory_integration import ResearchStore, ShortTermMemory
+    from memory_integration import PastResearch, ResearchStore, ShortTermMemory
     from tools import ToolSuite
 
 __all__ = [
@@ -84,6 +85,7 @@ SHRINKS = 3  # times that one turn's prompt is condensed because it cannot run a
 SHRINK_TO = 0.6  # of what fits: condensed in one jump, so that the next turns need not be
 MIN_OUTPUT_TOKENS = 200  # a call that could not even write this much is not made
 REPORT_PROMPT_TOKENS = 4_000  # of passages in the prompt of the report
+NO_SOURCES_USED = "no sources used"  # the note of an answer from the conversation alone, which is not remembered
 REPORT_PASSAGE_TOKENS = 900  # of them, the most for one source
 
 
@@ -181,10 +183,9 @@ def run_react_loop(
             break
     state = synthesis_phase(state, run)
     output = _finish(state, run, started)
+    _pass_on_notices(store, run)
     run.emit(FinalEvent(output))
-    if output.outcome != "failed":
-        store.store_research(output, control=control)
-    return output
+    return _remember(output, store, run)
 
 
 def _journal(resume: Journal | str | Path | None, query: str) -> Journal:
@@ -220,13 +221,13 @@ def _begin(
     from m3 import prompts
     from m3.budget import TokenBudget, time_reserve
     from m3.pricing import price_of
-    from memory_integration import LongTermMemory, PastResearch, ShortTermMemory
+    from memory_integration import PastResearch, ShortTermMemory, build_memory
     from tools import ToolSuite, build_tools
 
     if search is None or fetcher is None:
         built_search, built_fetcher = build_tools(config)
         search, fetcher = search or built_search, fetcher or built_fetcher
-    store = memory or LongTermMemory(config.keys.upstash_url, config.keys.upstash_token)
+    store = memory if memory is not None else build_memory(config)
     table = (*TOOLS, *(extra_tools or ()))
     seconds = config.limits.max_wall_clock_seconds
     emit = on_event or _no_event
@@ -240,10 +241,8 @@ def _begin(
         journal=journal,
         today=journal.perform("date", "", str, lambda: date.today().isoformat()),
     )
-    past = journal.perform(
-        "recall", query, list[PastResearch], lambda: list(store.retrieve_related(query, control=control))
-    )
-    leads = "\n".join(f"- {p.query} ({p.stored_at}): {', '.join(p.urls)}" for p in past)
+    past = journal.perform("recall", query, list[PastResearch], lambda: _recall(query, store, run))
+    leads = "\n".join(prompts.lead(p.query, p.stored_at[:10], p.summary, p.urls) for p in past)
     head = [
         {"role": "system", "content": prompts.system_prompt(table, run.today, leads)},
         {"role": "user", "content": prompts.question_prompt(query)},
@@ -259,7 +258,41 @@ def _begin(
     )
     if config.models.max_cost_usd is not None and price_of(*state.asked) is None:
         state.warnings.append(f"MAX_COST_USD cannot be kept: the price of {' '.join(state.asked)} is unknown.")
+    if past:
+        asked = "; ".join(f"{safe_line(p.query, 120)!r} ({p.stored_at[:10]})" for p in past)
+        state.warnings.append(f"Earlier research was given to the model as leads, not as evidence: {asked}.")
     return run, state, store
+
+
+def _recall(query: str, store: ResearchStore, run: Run) -> list[PastResearch]:
+    """Related earlier runs. A caller's own store may raise anything; the run then goes on without."""
+    try:
+        return list(store.retrieve_related(query, control=run.loop_control))
+    except Exception as problem:  # noqa: BLE001
+        run.emit(NoticeEvent(f"memory: nothing was recalled: {type(problem).__name__}: {problem}"))
+        return []
+
+
+def _remember(output: FinalOutput, store: ResearchStore, run: Run) -> FinalOutput:
+    """Store a finished run, once its answer has been shown; a failed save becomes a note of the report."""
+    if output.outcome == "failed" or NO_SOURCES_USED in output.warnings:
+        return output
+    try:
+        result = store.store_research(output, control=run.control)
+        problem = result.detail if result.fault else ""
+    except Exception as fault:  # noqa: BLE001  as above
+        problem = f"{type(fault).__name__}: {fault}"
+    if not problem:
+        return output
+    note = f"This run was not remembered: {safe_line(problem)}."
+    run.emit(NoticeEvent(note))
+    return replace(output, warnings=(*output.warnings, note))
+
+
+def _pass_on_notices(store: ResearchStore, run: Run) -> None:
+    notices: list[str] = getattr(store, "notices", [])
+    while notices:
+        run.emit(NoticeEvent(f"memory: {notices.pop(0)}"))
 
 
 def _no_event(event: Event) -> None:
@@ -772,8 +805,8 @@ class _GraphRun:
         if node == "synthesis":
             self.state = synthesis_phase(self.state, self.run)
             self.result = _finish(self.state, self.run, self.started)
-            if self.result.outcome != "failed" and not self.journal.replaying:
-                self.store.store_research(self.result, control=self.run.control)
+            if not self.journal.replaying:
+                self.result = _remember(self.result, self.store, self.run)
             return "end"
         if node == "thought_and_action":
             self.state.stop_reason = check_limits(self.state, self.run)
@@ -791,7 +824,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     """The command line. Returns the exit code."""
     from m3 import cli
 
-    return cli.main(sys.argv[1:] if argv is None else list(argv), run_react_loop, build_llm_client)
+    def build_memory(config: Config) -> Any:
+        import memory_integration
+
+        return memory_integration.build_memory(config)
+
+    return cli.main(sys.argv[1:] if argv is None else list(argv), run_react_loop, build_llm_client, build_memory)
 
 
 if __name__ == "__main__":

@@ -1,116 +1,43 @@
-"""Memory: of one run (short-term, pruned to a budget) and of earlier runs (long-term)."""
+"""Memory of one run (short-term, pruned to a budget) and of earlier runs (long-term), and which store is used.
+
+Three stores keep earlier runs, all with the same methods and the same scoring: `LongTermMemory` (Upstash Redis),
+`LocalMemory` (one SQLite file, the default) and `NoMemory`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+import logging
+import threading
+from collections.abc import Sequence
+from typing import Any, Protocol
 
-from m3.records import Message, RunControl
-from m3.words import estimate_tokens
+from config import Config, data_folder
+from m3.long_term_redis import LongTermMemory
+from m3.long_term_sqlite import LocalMemory
+from m3.records import RunControl
+from m3.sessions import PastResearch, PastSource, StoreResult
+from m3.short_term import Entry, ShortTermMemory
 
-CONDENSED_SHARE = 0.2  # of the budget, the most that the condensed entry may take
-KEEP_SHARE = 0.4  # of the budget, what the newest raw turns may keep when older ones are folded
+__all__ = [
+    "Entry",
+    "LocalMemory",
+    "LongTermMemory",
+    "NoMemory",
+    "PastResearch",
+    "PastSource",
+    "ResearchStore",
+    "ShortTermMemory",
+    "StoreResult",
+    "build_memory",
+]
 
-
-# --- short-term ------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Entry:
-    """One exchange of the conversation: what the model decided and what came of it, or the one condensed entry."""
-
-    kind: Literal["turn", "condensed"]
-    assistant: str
-    user: str
-
-    @property
-    def tokens(self) -> int:
-        return estimate_tokens(self.assistant) + estimate_tokens(self.user)
-
-
-@dataclass
-class ShortTermMemory:
-    """The conversation with the model, from which every prompt is rendered. Append-only between condensations."""
-
-    token_budget: int
-    head: list[Message] = field(default_factory=list)
-    entries: list[Entry] = field(default_factory=list)
-    condensations: int = 0
-
-    def add(self, assistant: str, user: str) -> None:
-        """Append one turn: the assistant's canonical text and the user message that answers it."""
-        self.entries.append(Entry("turn", assistant, user))
-
-    def render(self) -> list[Message]:
-        """The prompt: the head, then the entries in order."""
-        messages = list(self.head)
-        for entry in self.entries:
-            messages.append({"role": "assistant", "content": entry.assistant})
-            messages.append({"role": "user", "content": entry.user})
-        return messages
-
-    @property
-    def tokens(self) -> int:
-        """Estimated tokens of the prompt as it stands."""
-        return sum(estimate_tokens(m["content"]) for m in self.head) + sum(e.tokens for e in self.entries)
-
-    def prune_if_needed(self, condense: Callable[[str, int], str | None], facts: Callable[[], str]) -> bool:
-        """Past the budget, fold the oldest entries into one condensed entry, in one jump. True when that was done.
-
-        condense: `(notes, most words) -> text` by the model, or None when it could not; the history is then kept
-            as it was. facts: what must survive whatever the model writes (the table of sources); appended by code.
-        """
-        if self.tokens <= self.token_budget or len(self.entries) < 2:
-            return False
-        keep: list[Entry] = []
-        room = self.token_budget * KEEP_SHARE
-        for entry in reversed(self.entries[1:]):
-            if entry.kind == "condensed" or sum(e.tokens for e in keep) + entry.tokens > room:
-                break
-            keep.insert(0, entry)
-        old = self.entries[: len(self.entries) - len(keep)]
-        notes = "\n\n".join(f"{e.assistant}\n{e.user}" for e in old)
-        most_tokens = int(self.token_budget * CONDENSED_SHARE)
-        text = condense(notes, most_tokens // 2)
-        if not text or not text.strip():
-            return False
-        table = facts()
-        room_for_text = max(0, most_tokens - estimate_tokens(table)) * 4
-        body = f"{text.strip()[:room_for_text]}\n{table}".strip()
-        self.entries = [
-            Entry("condensed", "Thought: I go on from my notes.", f"Notes on the research so far:\n{body}"),
-            *keep,
-        ]
-        self.condensations += 1
-        return True
-
-
-# --- long-term -------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class PastResearch:
-    """An earlier run that resembles the question."""
-
-    id: str
-    query: str
-    summary: str
-    urls: tuple[str, ...] = ()
-    stored_at: str = ""
-    score: float = 0.0
-
-
-@dataclass(frozen=True)
-class StoreResult:
-    """Whether a run was remembered, and where or why not."""
-
-    stored: bool
-    detail: str = ""
+_log = logging.getLogger("m3.memory")
+_upstash: dict[tuple[str, str, str, str], LongTermMemory] = {}
+_upstash_lock = threading.Lock()
 
 
 class ResearchStore(Protocol):
-    """What the driver needs of a long-term memory."""
+    """What the driver needs of a long-term memory. `notices` are said to the user once, and emptied."""
 
     def store_research(self, output: Any, *, control: RunControl | None = None) -> StoreResult: ...
 
@@ -119,23 +46,72 @@ class ResearchStore(Protocol):
     ) -> Sequence[PastResearch]: ...
 
 
-class LongTermMemory:
-    """Long-term memory in Upstash Redis over REST. Unconfigured, every method does nothing and says so."""
+class NoMemory:
+    """Remembers nothing. `why` says who wanted it so."""
 
-    def __init__(self, url: str | None = None, token: str | None = None, *, session: Any = None) -> None:
-        self.url, self._token, self._session = url, token, session
+    def __init__(self, why: str = "memory is turned off") -> None:
+        self.why = why
+        self.notices: list[str] = []
+        self.where = "nowhere"
 
     def store_research(self, output: Any, *, control: RunControl | None = None) -> StoreResult:
-        return StoreResult(False, "long-term memory is not configured")
+        return StoreResult(False, self.why)
 
     def retrieve_related(self, query: str, limit: int = 3, *, control: RunControl | None = None) -> list[PastResearch]:
         return []
 
-    def recent(self, n: int = 10) -> list[PastResearch]:
+    def recent(self, n: int = 10, *, control: RunControl | None = None) -> list[PastResearch]:
         return []
 
-    def forget(self, id: str) -> bool:
+    def get(self, id: str, *, control: RunControl | None = None) -> PastResearch | None:
+        return None
+
+    def forget(self, id: str, *, control: RunControl | None = None) -> bool:
         return False
 
-    def stats(self) -> dict[str, Any]:
-        return {"configured": False}
+    def forget_all(self, *, control: RunControl | None = None) -> int:
+        return 0
+
+    def reindex(self, *, control: RunControl | None = None) -> int:
+        return 0
+
+    def stats(self, *, control: RunControl | None = None) -> dict[str, Any]:
+        return {"backend": "none", "configured": False, "where": self.where, "sessions": 0, "detail": self.why}
+
+    def close(self) -> None:
+        return None
+
+
+def build_memory(config: Config) -> LongTermMemory | LocalMemory | NoMemory:
+    """The configured store: Upstash when both its variables are set, else a file in the user's data folder.
+
+    MEMORY_BACKEND says otherwise. In a Hugging Face Space without Upstash nothing is remembered: its disk is not
+    kept, and its visitors are strangers to each other. The same database gives the same object, so that one that
+    was switched off stays off for the whole process.
+    """
+    settings, keys = config.memory, config.keys
+    if settings.backend == "none":
+        return NoMemory("memory is turned off (MEMORY_BACKEND=none or --no-memory)")
+    if settings.backend != "local" and keys.upstash_url and keys.upstash_token:
+        name = (keys.upstash_url, keys.upstash_token, settings.namespace or "", str(data_folder()))
+        with _upstash_lock:
+            if name not in _upstash:
+                _upstash[name] = LongTermMemory(
+                    keys.upstash_url,
+                    keys.upstash_token,
+                    max_sessions=settings.max_sessions,
+                    namespace=settings.namespace or "",
+                    outbox=None if settings.space else _outbox(),
+                )
+            return _upstash[name]
+    if settings.space and settings.backend is None:
+        why = "nothing is remembered: this is a Space without Upstash (UPSTASH_REDIS_REST_URL and _TOKEN)"
+        _log.info("memory: %s", why)
+        return NoMemory(why)
+    return LocalMemory(settings.path or data_folder() / "memory.sqlite", max_sessions=settings.max_sessions)
+
+
+def _outbox() -> LocalMemory:
+    outbox = LocalMemory(data_folder() / "unsent.sqlite", max_sessions=None)
+    outbox.notices.clear()  # it holds runs for a while; what is remembered lies elsewhere
+    return outbox

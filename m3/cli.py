@@ -18,6 +18,7 @@ from m3.records import (
     ActionEvent,
     DivergedError,
     Event,
+    FinalEvent,
     LimitEvent,
     NoticeEvent,
     ObservationEvent,
@@ -25,6 +26,7 @@ from m3.records import (
     ThoughtEvent,
     TraceError,
 )
+from m3.sessions import StoreResult
 from m3.words import safe_line
 
 if TYPE_CHECKING:
@@ -37,13 +39,18 @@ EXIT_HELP = """exit codes: 0 answered, 3 partial (a limit or a fault ended it), 
 Settings come from the environment and .env; see .env.example, or --check for what is in force."""
 
 
-def main(argv: Sequence[str], run: Callable[..., FinalOutput], build_llm: Callable[[Config], Any]) -> int:
-    """Run the command line. `run` and `build_llm` are the driver's; returns the exit code."""
+def main(
+    argv: Sequence[str],
+    run: Callable[..., FinalOutput],
+    build_llm: Callable[[Config], Any],
+    build_memory: Callable[[Config], Any],
+) -> int:
+    """Run the command line. `run`, `build_llm` and `build_memory` are the driver's; returns the exit code."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     try:
-        return _main(argv, run, build_llm)
+        return _main(argv, run, build_llm, build_memory)
     except ConfigError as problem:
         print(f"error: {config.redact(str(problem))}", file=sys.stderr)
         return USAGE_ERROR
@@ -56,7 +63,12 @@ def main(argv: Sequence[str], run: Callable[..., FinalOutput], build_llm: Callab
         return 0
 
 
-def _main(argv: Sequence[str], run: Callable[..., FinalOutput], build_llm: Callable[[Config], Any]) -> int:
+def _main(
+    argv: Sequence[str],
+    run: Callable[..., FinalOutput],
+    build_llm: Callable[[Config], Any],
+    build_memory: Callable[[Config], Any],
+) -> int:
     args = build_parser().parse_args(argv)
     if args.show:
         from m3.trace import show
@@ -73,6 +85,10 @@ def _main(argv: Sequence[str], run: Callable[..., FinalOutput], build_llm: Calla
         return 0
     if args.queries:
         return _batch(args, settings, run, build_llm(settings))
+    if args.memory:
+        from m3.memory_commands import run_command
+
+        return run_command(args.memory, args.all, build_memory(settings), lambda line: print(config.redact(line)))
     query, journal = _question(args)
     _check_outputs(args)
     model = build_llm(settings).model  # a missing key or package is said before anything is started
@@ -88,8 +104,8 @@ def _main(argv: Sequence[str], run: Callable[..., FinalOutput], build_llm: Calla
         journal.begin(header)
     control = RunControl()
     with _signals(control):
-        output = run(query, config=settings, on_event=progress, control=control, resume=journal)
-        code = _deliver(output, args, header, journal)
+        output = run(query, config=settings, on_event=_Answer(args, progress), control=control, resume=journal)
+        code = _write_files(output, args, header, journal)
     return {"SIGINT": 130, "SIGTERM": 143}.get(control.stop_cause, code)
 
 
@@ -123,9 +139,9 @@ def _replay(args: argparse.Namespace, run: Callable[..., FinalOutput]) -> int:
     replay = Replay(args.replay)
     output = run(
         replay.query, config=replay.config, llm=replay.llm, search=replay.llm, fetcher=replay.llm,
-        memory=NoMemory(), on_event=Progress(sys.stderr, quiet=args.quiet), resume=replay.journal,
+        memory=NoMemory(), on_event=_Answer(args, Progress(sys.stderr, quiet=args.quiet)), resume=replay.journal,
     )  # fmt: skip
-    code = _deliver(output, args, replay.header, replay.journal)
+    code = _write_files(output, args, replay.header, replay.journal)
     if replay.recorded_summary and output.summary != replay.recorded_summary:
         print("error: the replay's summary differs from the recorded one", file=sys.stderr)
         return 1
@@ -135,8 +151,8 @@ def _replay(args: argparse.Namespace, run: Callable[..., FinalOutput]) -> int:
 class NoMemory:
     """The long-term memory of a replay: it recalls nothing and keeps nothing."""
 
-    def store_research(self, output: FinalOutput, *, control: RunControl | None = None) -> None:
-        return None
+    def store_research(self, output: FinalOutput, *, control: RunControl | None = None) -> StoreResult:
+        return StoreResult(False, "a replay is not remembered")
 
     def retrieve_related(self, query: str, limit: int = 3, *, control: RunControl | None = None) -> tuple[()]:
         return ()
@@ -164,6 +180,14 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--quiet", action="store_true", help="print no progress, only warnings and the result")
     parser.add_argument("--model", metavar="NAME", help="model of the provider, or provider:model")
     parser.add_argument("--web", action="store_true", help="search the web too when documents are searched")
+    parser.add_argument(
+        "--memory",
+        metavar="COMMAND",
+        nargs="+",
+        help='earlier runs: list, search "…", show ID, forget ID, forget --all',
+    )
+    parser.add_argument("--all", action="store_true", help="with --memory forget: every run")
+    parser.add_argument("--no-memory", action="store_true", help="neither recall earlier runs nor remember this one")
     parser.add_argument("--check", action="store_true", help="print every setting and which providers would be used")
     parser.add_argument("--resume", metavar="TRACE", help="go on with a run that was cut off or hit a limit")
     parser.add_argument("--replay", metavar="TRACE", help="play a recorded run again, without network or key")
@@ -193,6 +217,8 @@ def _overrides(args: argparse.Namespace) -> dict[str, str]:
             if not value.strip():
                 raise ConfigError(f"{f.metadata['flag']} is empty; give a value or leave it out")
             chosen[f.metadata["env"]] = value
+    if args.no_memory:
+        chosen["MEMORY_BACKEND"] = "none"
     if args.model is not None:
         provider, colon, name = args.model.partition(":")
         if colon and provider in config.LLM_PROVIDERS:
@@ -228,8 +254,26 @@ def _question(args: argparse.Namespace) -> tuple[str, Journal]:
     return str(text).strip(), Journal()
 
 
-def _deliver(output: FinalOutput, args: argparse.Namespace, header: dict[str, Any], journal: Journal) -> int:
-    """Write the files, print the result. A file that cannot be written never costs the report."""
+class _Answer:
+    """Prints the result the moment it is there: what comes after (remembering the run) must not delay it."""
+
+    def __init__(self, args: argparse.Namespace, progress: Progress) -> None:
+        self._args, self._progress = args, progress
+
+    def __call__(self, event: Event) -> None:
+        self._progress(event)
+        if isinstance(event, FinalEvent):
+            output = event.output
+            as_json = self._args.json
+            text = (
+                json.dumps(output.to_dict(), ensure_ascii=False, indent=1) + "\n" if as_json else output.to_markdown()
+            )
+            sys.stdout.write(config.redact(text))
+            sys.stdout.flush()
+
+
+def _write_files(output: FinalOutput, args: argparse.Namespace, header: dict[str, Any], journal: Journal) -> int:
+    """Write the files that were asked for; the exit code. The report has been printed before."""
     code = output.exit_code
     if args.summary_out:
         code = _write(args.summary_out, config.redact(output.to_markdown())) or code
@@ -241,9 +285,6 @@ def _deliver(output: FinalOutput, args: argparse.Namespace, header: dict[str, An
         code = fault or code
     for fault_line in journal.faults:
         print(f"warning: {fault_line}", file=sys.stderr)
-    text = json.dumps(output.to_dict(), ensure_ascii=False, indent=1) + "\n" if args.json else output.to_markdown()
-    sys.stdout.write(config.redact(text))
-    sys.stdout.flush()
     return code
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import config
+import memory_integration
 
 CASES = Path(os.environ.get("M3_CASES", Path(__file__).parent.parent.parent / "shared" / "cases"))
 OWN_CASES = Path(__file__).parent / "cases"
@@ -25,6 +26,17 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterat
         monkeypatch.setenv(name, str(tmp_path / "home"))
     (tmp_path / "home").mkdir()
     yield
+
+
+@pytest.fixture(autouse=True)
+def forgetful(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run of one test is no lead for the next run of it. Tests of the memory override this fixture."""
+    real = memory_integration.build_memory
+
+    def build(settings: config.Config) -> object:
+        return real(settings) if settings.memory.backend else memory_integration.NoMemory()
+
+    monkeypatch.setattr(memory_integration, "build_memory", build)
 
 
 @pytest.fixture(autouse=True)

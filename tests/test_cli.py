@@ -20,7 +20,8 @@ def run(*args: str, cwd: Path | None = None, stdin: str = "", **env: str) -> sub
     clean = {k: v for k, v in os.environ.items() if k in ("PATH", "LANG", "HOME", "XDG_CACHE_HOME", "XDG_DATA_HOME")}
     return subprocess.run(
         [sys.executable, str(ROOT / "m3_react_agent.py"), *args],
-        cwd=cwd or os.environ["HOME"], input=stdin, env={**clean, **env}, capture_output=True, text=True, timeout=60,
+        cwd=cwd or os.environ["HOME"], input=stdin, env={**clean, "MEMORY_BACKEND": "none", **env},
+        capture_output=True, text=True, timeout=60,
     )  # fmt: skip
 
 
