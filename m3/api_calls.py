@@ -46,9 +46,9 @@ class ApiReply:
     def retry_after(self) -> float | None:
         """Seconds the server asks to wait (RFC 9110, 10.2.3: seconds or a date); None when it does not say."""
         value = self.headers.get("retry-after", "").strip()
-        if value.isdigit():
-            return float(value[:9])
         try:
+            if value.isdecimal():
+                return float(value[:6])
             from datetime import datetime, timezone
             from email.utils import parsedate_to_datetime
 

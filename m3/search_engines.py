@@ -211,7 +211,7 @@ class TavilySearch(WebEngine):
             return fault
         wait, window = envelope.get("retry_after_seconds"), str(envelope.get("window") or "")
         if isinstance(wait, (int, float)) and not isinstance(wait, bool) and wait >= 0 and fault.status == "throttled":
-            fault.retry_in = float(wait)
+            fault.retry_in = min(float(wait), 86_400.0)
         if window:
             fault.detail += f" (window: {safe_line(window, 40)})"
         if fault.status == "throttled" and window.lower() in ("day", "daily", "month", "monthly"):

@@ -9,7 +9,7 @@ from datetime import date, timedelta
 from m3.dates import RECENT_DAYS
 from m3.urls import DomainPolicy, domain_rule, host_of
 
-_SITE = re.compile(r"(?<!\S)(?P<minus>-?)site:\s*(?P<site>[^\s()\"']+)", re.I)
+_SITE = re.compile(r"(?<![^\s(])(?P<minus>-?)site:\s*(?P<site>[^\s()\"']+)", re.I)
 _SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:", re.I)
 
 
@@ -57,7 +57,8 @@ class SearchFilters:
         asked = [site for minus, site in found if site and not minus and self.domains.permits(site)]
         sites = tuple(dict.fromkeys(asked)) or self.domains.allow
         excluded = tuple(dict.fromkeys([site for minus, site in found if site and minus] + list(self.domains.deny)))
-        words = " ".join(re.sub(r"\(\s*(?:OR\s*)*\)", " ", _SITE.sub(" ", text)).split())
+        bare = re.sub(r"\0(?:\s*(?:OR|AND|\|)?\s*\0)*", "\0", _SITE.sub("\0", text.replace("\0", " ")))
+        words = " ".join(re.sub(r"\(\s*\0\s*\)|\0", " ", bare).split())
         return Query(words or " ".join(sites), sites, excluded)
 
     def forbidden_site(self, text: str) -> str:
