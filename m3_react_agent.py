@@ -519,7 +519,7 @@ def _finish(state: RunState, run: Run, started: float) -> FinalOutput:
         ledger=tuple(state.tools.ledger),
         unreadable=tuple(state.tools.unreadable),
         usage=state.budget.usage,
-        services=tuple(services_asked(run.config, state.tools.search)),
+        services=tuple(services_asked(run.config, state.tools.asked)),
         engines=tuple(state.tools.engines),
     )
 

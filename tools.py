@@ -122,6 +122,7 @@ class ToolSuite:
     ledger: list[LedgerEntry] = field(default_factory=list)
     unreadable: list[FetchedPage] = field(default_factory=list)
     engines: list[str] = field(default_factory=list)  # that answered, in order of first answer
+    asked: list[str] = field(default_factory=list)  # engines that got a query, whether they answered or not
     max_sources: int | None = None  # pages that may be read in the run
     searched: dict[frozenset[str], tuple[str, str]] = field(default_factory=dict)  # words -> query, observation
 
@@ -154,12 +155,13 @@ class ToolSuite:
             lambda: self.search.search(query, max_results=RESULTS_PER_SEARCH, control=control),
         )
         failures = outcome.failures or ((outcome,) if outcome.status not in ("ok", "no_results") else ())
+        answered = outcome.answered or ((outcome.engine,) if outcome.engine and not failures else ())
+        self.asked += [n for n in dict.fromkeys((*(f.engine for f in failures), *answered)) if n not in self.asked]
         for failed in failures:
             self.ledger.append(LedgerEntry("search", query, failed.status, f"{failed.engine}: {failed.detail}"))
         if outcome.status not in ("ok", "no_results"):
             return self._search_failed(query, outcome)
         self.ledger.append(LedgerEntry("search", query, outcome.status, outcome.detail))
-        answered = outcome.answered or ((outcome.engine,) if outcome.engine else ())
         self.engines += [name for name in answered if name not in self.engines]
         observation = self._search_observation(query, outcome)
         if not failures:  # with an engine missing, the same question may bring more the next time
@@ -294,11 +296,7 @@ def _web_engine(name: str, config: Config, filters: SearchFilters) -> SearchEngi
     return engines.DuckDuckGoSearch(filters, contact=contact)
 
 
-def services_asked(config: Config, search: object = None) -> list[str]:
-    """Every outside service that received the question, for the report's header.
-
-    search: the run's search tool, which knows the engines it did ask; without it all configured ones are named.
-    """
-    asked = getattr(search, "asked", config.search_providers)
+def services_asked(config: Config, asked: Sequence[str]) -> list[str]:
+    """Every outside service that received the question, for the report's header. asked: the engines of the run."""
     names = [name for name in asked if name not in ("local", "mock")]
     return [*([config.llm_provider] if config.llm_provider != "mock" else []), *names]

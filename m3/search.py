@@ -45,7 +45,6 @@ class WebSearchTool:
         self.engines = tuple(engines)
         self.documents = tuple(documents)
         self.filters = filters or SearchFilters()
-        self.asked: list[str] = []  # every engine that was sent a query, in order
         self._left_out: dict[str, tuple[float, SearchOutcome]] = {}  # until when, and why
 
     def search(self, query: str, *, max_results: int = 5, control: RunControl | None = None) -> SearchOutcome:
@@ -86,8 +85,6 @@ class WebSearchTool:
     def _ask(self, engine: SearchEngine, query: str, wanted: int, control: RunControl) -> SearchOutcome:
         if control.expired:
             return SearchOutcome(engine=engine.engine, status="timeout", detail="no time was left to ask it")
-        if engine.engine not in self.asked:
-            self.asked.append(engine.engine)
         try:
             return engine.search(query, max_results=wanted, control=control)
         except Exception as problem:  # noqa: BLE001  an engine given by a caller may raise anything

@@ -21,7 +21,7 @@ from m3.search_filters import SearchFilters, shorten
 from m3.urls import DomainPolicy
 from m3_react_agent import run_react_loop
 from tests.scripted import DictWeb, ScriptedLLM, action
-from tools import ToolSuite, build_tools, services_asked
+from tools import ToolSuite, build_tools
 
 
 class Engine:
@@ -470,16 +470,16 @@ def test_the_command_line_takes_domains_repeatedly_and_hands_all_limits_on() -> 
     assert search.filters.earliest() >= "2025-01-31"
 
 
-def test_the_header_names_only_services_that_were_asked() -> None:
-    config = load_config(
-        {"SEARCH_PROVIDER": "tavily,searxng", "TAVILY_API_KEY": "tvly-1234567", "SEARXNG_BASE_URL": "http://s"}
-    )
-    assert services_asked(config) == ["tavily", "searxng"]
-    tool = WebSearchTool(
-        [Engine("tavily", found("tavily", "https://x.example/1")), Engine("searxng", found("searxng"))]
-    )
-    tool.search("ice")
-    assert services_asked(config, tool) == ["tavily"]
+def test_the_header_names_the_services_that_were_asked_and_the_engines_that_answered() -> None:
+    engines = [
+        Engine("tavily", down("tavily")),
+        Engine("searxng", found("searxng")),
+        Engine("serpapi", found("serpapi")),
+    ]
+    llm = ScriptedLLM(action("search", '{"query": "ice"}'), action("finish"))
+    output = run_react_loop("ice", config=load_config({}), llm=llm, search=WebSearchTool(engines), fetcher=DictWeb({}))
+    assert output.services == ("tavily", "searxng") and output.engines == ("searxng",)
+    assert "sent to: tavily, searxng" in output.to_markdown()
 
 
 @responses.activate
