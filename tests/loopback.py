@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import socket
 import ssl
-import subprocess
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
+
+from tests.certificates import Authority
 
 
 @dataclass(frozen=True)
@@ -125,11 +125,9 @@ def trickling(connection: socket.socket, over: threading.Event) -> None:
 
 
 @contextlib.contextmanager
-def tls_proxy(answer: Answer, folder: Path) -> Iterator[tuple[str, str, list[Request]]]:
-    """`(proxy URL, CA file, requests so far)`: a CONNECT proxy that speaks TLS as whatever host was asked for."""
-    ca, certificate = _certificates(folder)
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(certificate)
+def tls_proxy(answer: Answer, authority: Authority, *hosts: str) -> Iterator[tuple[str, list[Request]]]:
+    """`(proxy URL, requests so far)`: a CONNECT proxy that speaks TLS as the host that is asked for."""
+    context = authority.server_context(*hosts)
     context.set_alpn_protocols(["http/1.1"])
     log: list[Request] = []
 
@@ -143,28 +141,4 @@ def tls_proxy(answer: Answer, folder: Path) -> Iterator[tuple[str, str, list[Req
             _handler(answer, log, f"https://{host}")(secure, ("127.0.0.1", 0), None)  # type: ignore[arg-type]
 
     with raw_server(talk) as url:
-        yield url, str(ca), log
-
-
-HOSTS = ("api.tavily.com", "serpapi.com", "html.duckduckgo.com", "duckduckgo.com", "www.example.org", "example.org")
-
-
-def _certificates(folder: Path) -> tuple[Path, Path]:
-    """A CA of the test's own and one certificate with its key, for HOSTS."""
-    folder.mkdir(exist_ok=True)
-
-    def openssl(*arguments: str) -> None:
-        subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True, timeout=30)
-
-    curve = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes")
-    openssl("req", "-x509", *curve, "-keyout", "ca.key", "-out", "ca.pem", "-days", "2", "-subj", "/CN=test CA")
-    openssl("req", *curve, "-keyout", "host.key", "-out", "host.csr", "-subj", "/CN=test host")
-    names = ",".join(f"DNS:{host}" for host in HOSTS)
-    (folder / "host.ext").write_text(f"subjectAltName={names}\n")
-    openssl(
-        "x509", "-req", "-in", "host.csr", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2",
-        "-out", "host.pem", "-extfile", "host.ext",
-    )  # fmt: skip
-    both = folder / "both.pem"
-    both.write_text((folder / "host.pem").read_text() + (folder / "host.key").read_text())
-    return folder / "ca.pem", both
+        yield url, log

@@ -479,7 +479,7 @@ def test_the_header_names_the_services_that_were_asked_and_the_engines_that_answ
     llm = ScriptedLLM(action("search", '{"query": "ice"}'), action("finish"))
     output = run_react_loop("ice", config=load_config({}), llm=llm, search=WebSearchTool(engines), fetcher=DictWeb({}))
     assert output.services == ("tavily", "searxng") and output.engines == ("searxng",)
-    assert "sent to: tavily, searxng" in output.to_markdown()
+    assert "sent to: tavily, searxng. Results came from: searxng." in output.to_markdown()
 
 
 @responses.activate
