@@ -14,6 +14,7 @@ import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import Field, dataclass, field, fields, is_dataclass
+from datetime import date
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote, quote_plus
@@ -52,11 +53,13 @@ def setting(
     flag: str = "",
     secret: bool = False,
     also: tuple[str, ...] = (),
+    repeat: bool = False,
 ) -> Any:
     """Declare a field that is read from the environment variable `env`.
 
     `parse` turns the text into the value and raises ValueError with what is accepted; `flag` is the command
-    line's name for it; `also` lists other variables that are read when `env` is unset.
+    line's name for it; `also` lists other variables that are read when `env` is unset; `repeat`: the flag may be
+    given several times, its values joined by commas.
     """
     meta = {
         "env": env,
@@ -66,6 +69,7 @@ def setting(
         "flag": flag,
         "secret": secret,
         "also": also,
+        "repeat": repeat,
     }
     return field(default=default, metadata=meta)
 
@@ -140,6 +144,23 @@ def rest_address(text: str) -> str:
 
 def unquoted(text: str) -> str:
     return text.strip("\"' ")
+
+
+def domains(text: str) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+    if not names or any(not re.fullmatch(r"(?:https?://)?[\w*.:\[\]-]*\w[\w.:\[\]-]*(?:/\S*)?", n) for n in names):
+        raise ValueError("a domain such as example.org; several are comma-separated")
+    return names
+
+
+def past_date(text: str) -> str:
+    try:
+        value = date.fromisoformat(text)
+    except ValueError:
+        value = date.max
+    if value > date.today() or len(text) != 10:
+        raise ValueError("a date that is not ahead, such as 2025-01-31")
+    return text
 
 
 def readable_path(text: str) -> str:
@@ -279,6 +300,25 @@ class SearchSettings:
         "folder of your own documents to search (.md .txt .html .csv)",
         readable_path,
         flag="--docs",
+    )
+    allow_domain: tuple[str, ...] = setting(
+        "ALLOW_DOMAINS", (), "only these sites and their subdomains are searched, fetched and followed to", domains,
+        flag="--allow-domain", repeat=True,
+    )  # fmt: skip
+    deny_domain: tuple[str, ...] = setting(
+        "DENY_DOMAINS", (), "these sites and their subdomains are never used", domains,
+        flag="--deny-domain", repeat=True,
+    )  # fmt: skip
+    since: str | None = setting(
+        "SEARCH_SINCE", None, "only results from this date on, YYYY-MM-DD; those of unknown date stay", past_date,
+        flag="--since",
+    )  # fmt: skip
+    recent: str | None = setting(
+        "SEARCH_RECENT", None, "only results of the last day, week, month or year; those of unknown date stay",
+        one_of("day", "week", "month", "year"), flag="--recent",
+    )  # fmt: skip
+    max_sources: int | None = setting(
+        "MAX_SOURCES", None, "most pages that are read in a run", whole_number, flag="--max-sources"
     )
 
 
@@ -483,13 +523,15 @@ def _choose_search(config: Config, llm: str, web: bool) -> tuple[tuple[str, ...]
         "serpapi": ("SERPAPI_API_KEY", keys.serpapi_api_key),
         "searxng": ("SEARXNG_BASE_URL", search.searxng_base_url),
         "local": ("DOCS_DIR (or --docs)", search.docs_dir),
+        "duckduckgo": ('the package ddgs (pip install "ddgs>=9.16,<10")', importlib.util.find_spec("ddgs")),
     }
     documents = ("local",) if search.docs_dir else ()
     if search.providers:
         for name in search.providers:
             variable, value = present.get(name, ("", "needs none"))
             if not value:
-                raise ConfigError(f"SEARCH_PROVIDER names {name!r} but {variable} is not set; set it in .env")
+                missing = "not installed" if name == "duckduckgo" else "not set; set it in .env"
+                raise ConfigError(f"SEARCH_PROVIDER names {name!r} but {variable} is {missing}")
         return tuple(dict.fromkeys((*documents, *search.providers))), "SEARCH_PROVIDER says so"
     if documents and not web:
         return documents, "DOCS_DIR or --docs names a folder; the web is not searched without --web"

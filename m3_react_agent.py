@@ -250,7 +250,9 @@ def _begin(
     state = RunState(
         query=query,
         memory=ShortTermMemory(config.memory.short_term_token_budget, head),
-        tools=ToolSuite(query, search, fetcher, tools=table, perform=journal.perform),
+        tools=ToolSuite(
+            query, search, fetcher, tools=table, perform=journal.perform, max_sources=config.search.max_sources
+        ),
         budget=TokenBudget(config.limits.max_tokens, max_cost_usd=config.models.max_cost_usd),
         # What the settings warn of is true of this run only if it uses the model they chose.
         warnings=list(config.warnings) if run.llm.provider == config.llm_provider else [],
@@ -552,12 +554,14 @@ def act_and_observe_phase(state: RunState, run: Run) -> RunState:
         state.stop_reason = "no_progress"
         return state
     started = run.control.clock()
-    if times:
+    if observation:
+        state.observed[key] = (times + 1, observation)
         observation = f"You did this before; the result is the same. Do something else or finish.\n{observation}"
     else:
+        failures = state.failed_searches
         observation = _run_tool(state, run, step)
-        state.observed[key] = (0, observation)
-    state.observed[key] = (times + 1, state.observed[key][1])
+        # An outage is no result: the same search is asked again.
+        state.observed[key] = (times + 1, "" if state.failed_searches > failures else observation)
     state.memory.add(canonical_turn(step), f"Observation: {observation}\n{_budget_line(state, run)}")
     seconds = run.control.clock() - started
     state.steps.append(
@@ -579,9 +583,11 @@ def _run_tool(state: RunState, run: Run, step: ParsedStep) -> str:
         observation = f"The action failed: {type(problem).__name__}: {problem}"
         if step.tool == "search":
             state.failed_searches += 1
-    for entry in state.tools.ledger[before:]:
-        if entry.kind == "search":
-            state.failed_searches = 0 if entry.status in ("ok", "no_results") else state.failed_searches + 1
+    # One search may leave several entries: each engine that failed before another one answered.
+    searches = [entry.status for entry in state.tools.ledger[before:] if entry.kind == "search"]
+    if searches:
+        answered = any(status in ("ok", "no_results") for status in searches)
+        state.failed_searches = 0 if answered else state.failed_searches + 1
     return observation
 
 
@@ -702,7 +708,7 @@ def _finish(state: RunState, run: Run, started: float) -> FinalOutput:
     outcome = _outcome(state, bool(cited))
     if not cited:
         summary = _without_claims(state, read)
-    if state.stop_reason == "agent_finished" and outcome == "failed":
+    if state.stop_reason in ("agent_finished", "no_progress") and outcome == "failed":
         state.stop_reason = "search_error"
     return FinalOutput(
         query=state.query,
@@ -723,7 +729,9 @@ def _finish(state: RunState, run: Run, started: float) -> FinalOutput:
         usage=state.budget.usage,
         cost_usd=None if state.budget.unpriced_calls else state.budget.cost_usd,
         failover=tuple(state.failover),
-        services=tuple(dict.fromkeys([*services_asked(run.config), *(p for p in state.providers if p in KEYED)])),
+        services=tuple(
+            dict.fromkeys([*services_asked(run.config, state.tools.asked), *(p for p in state.providers if p in KEYED)])
+        ),
         engines=tuple(state.tools.engines),
     )
 

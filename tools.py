@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
-from urllib.parse import urlsplit
 
 from config import KEYLESS, PROGRAM_DIR, Config
 from m3.citations import CitationTracker
@@ -18,14 +17,17 @@ from m3.grounding import rank_passages, render_passages
 from m3.prompts import source_header
 from m3.react_parser import TOOLS, Tool
 from m3.records import FetchedPage, LedgerEntry, RunControl, SearchOutcome, SearchResult, Source
-from m3.search import MissingEngine, SearchEngine, WebSearchTool
-from m3.words import safe_line
+from m3.search import SearchEngine, WebSearchTool
+from m3.search_filters import SearchFilters
+from m3.urls import DomainPolicy, canonical_key, host_of
+from m3.words import safe_line, terms
 
 __all__ = ["CitationTracker", "ContentExtractor", "PageFetchTool", "ToolSuite", "WebSearchTool", "build_tools"]
 
 T = TypeVar("T")
 PAGES_PER_ACTION = 4
 RESULTS_PER_SEARCH = 5
+SNIPPET_CHARACTERS = 300  # of one result in an observation
 PASSAGE_TOKENS = 400  # of one page in an observation
 EXTRACT_TOKENS = 800  # of one page when the model asks for more of it
 
@@ -54,6 +56,9 @@ class ToolSuite:
     ledger: list[LedgerEntry] = field(default_factory=list)
     unreadable: list[FetchedPage] = field(default_factory=list)
     engines: list[str] = field(default_factory=list)  # that answered, in order of first answer
+    asked: list[str] = field(default_factory=list)  # engines that got a query, whether they answered or not
+    max_sources: int | None = None  # pages that may be read in the run
+    searched: dict[frozenset[str], tuple[str, str]] = field(default_factory=dict)  # words -> query, observation
 
     def run(self, name: str, args: Mapping[str, Any], control: RunControl) -> str:
         """The observation of one action. Faults of the outside become observations; nothing is raised."""
@@ -70,34 +75,75 @@ class ToolSuite:
 
     def _search(self, args: Mapping[str, Any], control: RunControl) -> str:
         query = args["query"]
+        key = _query_key(query)
+        if key in self.searched:
+            earlier, observation = self.searched[key]
+            return (
+                f"This asks the same as your earlier search {earlier!r}; its results were:\n{observation}\n"
+                "Read some of them, or search for another side of the question."
+            )
         outcome = self.perform(
             "search",
             query,
             SearchOutcome,
             lambda: self.search.search(query, max_results=RESULTS_PER_SEARCH, control=control),
         )
+        failures = outcome.failures or ((outcome,) if outcome.status not in ("ok", "no_results") else ())
+        answered = outcome.answered or ((outcome.engine,) if outcome.engine and not failures else ())
+        self.asked += [n for n in dict.fromkeys((*(f.engine for f in failures), *answered)) if n not in self.asked]
+        for failed in failures:
+            self.ledger.append(LedgerEntry("search", query, failed.status, f"{failed.engine}: {failed.detail}"))
+        if outcome.status not in ("ok", "no_results"):
+            return self._search_failed(query, outcome)
         self.ledger.append(LedgerEntry("search", query, outcome.status, outcome.detail))
-        if outcome.status == "no_results":
-            return f"No results for {query!r}. Try other words, fewer of them, or another side of the question."
-        if outcome.status != "ok":
-            why = f"{outcome.status}: {safe_line(outcome.detail)}"
-            return f"The search failed ({why}). That is not the same as finding nothing."
-        if outcome.engine not in self.engines:
-            self.engines.append(outcome.engine)
-        return "\n".join(self._result_line(result) for result in outcome.results)
+        self.engines += [name for name in answered if name not in self.engines]
+        observation = self._search_observation(query, outcome)
+        if not failures:  # with an engine missing, the same question may bring more the next time
+            self.searched[key] = (query, observation)
+        return observation
 
-    def _result_line(self, result: SearchResult) -> str:
-        known = next((i for i, r in enumerate(self.results, 1) if r.url == result.url), None)
+    @staticmethod
+    def _search_failed(query: str, outcome: SearchOutcome) -> str:
+        why = safe_line(outcome.detail, 600)
+        if outcome.status == "bad_query":
+            return f"The query {safe_line(query, 120)!r} could not be searched ({why}). Ask in other words."
+        return f"The search failed: {outcome.status} ({why}). That is not the same as finding nothing."
+
+    def _search_observation(self, query: str, outcome: SearchOutcome) -> str:
+        several = len({result.engine for result in outcome.results}) > 1
+        lines = [self._result_line(result, name_engine=several) for result in outcome.results]
+        if not lines:
+            lines = [
+                f"No results for {safe_line(query, 120)!r}. Try other words, fewer of them, or another side of the"
+                " question."
+            ]
+        if outcome.detail:
+            lines.append(f"(Note: {safe_line(outcome.detail, 300)})")
+        if outcome.failures:
+            failed = "; ".join(f"{f.engine}: {f.status}" for f in outcome.failures)
+            lines.append(f"(Not everything could be searched: {safe_line(failed, 200)})")
+        return "\n".join(lines)
+
+    def _result_line(self, result: SearchResult, *, name_engine: bool) -> str:
+        key = canonical_key(result.url)
+        known = next((i for i, r in enumerate(self.results, 1) if canonical_key(r.url) == key), None)
         if known is None:
             self.results.append(result)
-        site = urlsplit(result.url).hostname or result.url
-        head = f"R{known or len(self.results)}. {result.title} ({site}, {result.published or 'date unknown'})"
-        return f"{head}\n   {result.snippet}" if result.snippet else head
+        where = [host_of(result.url) or result.url, result.published or "date unknown"]
+        if name_engine:
+            where.append(f"found by {result.engine}")
+        head = f"R{known or len(self.results)}. {safe_line(result.title, 200)} ({'; '.join(where)})"
+        snippet = safe_line(result.snippet, SNIPPET_CHARACTERS)
+        return f"{head}\n   {snippet}" if snippet else head
 
     def _fetch(self, args: Mapping[str, Any], control: RunControl) -> str:
         urls, faults = self._wanted(args)
         parts = [f"{name}: there is no such result; results are R1 to R{len(self.results)}." for name in faults]
-        asked = urls[:PAGES_PER_ACTION]
+        room = PAGES_PER_ACTION if self.max_sources is None else self.max_sources - len(self.tracker.sources)
+        if room <= 0:
+            return f"{self.max_sources} sources have been read, which is the limit of this run. Use extract or finish."
+        most = min(PAGES_PER_ACTION, room)
+        asked = urls[:most]
         pages = self.perform("fetch", asked, list[FetchedPage], lambda: fetch_pages(self.fetcher, asked, control))
         for fetched in pages:
             self.ledger.append(LedgerEntry("fetch", fetched.url, fetched.kind, fetched.error))
@@ -107,8 +153,10 @@ class ToolSuite:
                 continue
             source = self.tracker.register(fetched.page)
             parts.append(self._passages(source, self.question, PASSAGE_TOKENS))
-        if len(urls) > PAGES_PER_ACTION:
+        if len(urls) > most == PAGES_PER_ACTION:
             parts.append(f"Only {PAGES_PER_ACTION} pages are read at once; ask again for the others.")
+        elif len(urls) > most:
+            parts.append(f"The others were not read: {self.max_sources} sources are the limit of this run.")
         return "\n\n".join(parts)
 
     def _wanted(self, args: Mapping[str, Any]) -> tuple[list[str], list[str]]:
@@ -141,23 +189,48 @@ def action_key(name: str, args: Mapping[str, Any]) -> str:
     return f"{name} {json.dumps(args, sort_keys=True, ensure_ascii=False)}".casefold()
 
 
+def _query_key(query: str) -> frozenset[str]:
+    """Two queries with the same key ask the same: the same stems without stop words, the same limits on sites."""
+    parts = SearchFilters().query(query)
+    limits = [f"site:{site}" for site in parts.sites] + [f"-site:{site}" for site in parts.excluded]
+    return frozenset([*(terms(parts.words) or [parts.words.casefold()]), *limits])
+
+
 def build_tools(config: Config) -> tuple[WebSearchTool, PageFetchTool]:
-    """The configured search and fetch tools, sharing the folders of documents."""
-    folders = []
-    if "local" in config.search_providers and config.search.docs_dir:
-        folders.append(LocalDocuments(config.search.docs_dir))
+    """The configured search and fetch tools, sharing the folders of documents and the rules on domains."""
+    chosen = config.search
+    filters = SearchFilters(
+        DomainPolicy(chosen.allow_domain, chosen.deny_domain), chosen.since or "", chosen.recent or ""
+    )
+    folders: dict[str, LocalDocuments] = {}
+    if "local" in config.search_providers and chosen.docs_dir:
+        folders["local"] = LocalDocuments(chosen.docs_dir)
     if "mock" in config.search_providers:
-        folders.append(LocalDocuments(PROGRAM_DIR / "sample_corpus", engine="mock"))
-    by_name: dict[str, SearchEngine] = {folder.engine: folder for folder in folders}
-    engines = [
-        by_name.get(name) or MissingEngine(name, "this search engine is not available in this version")
-        for name in config.search_providers
+        folders["mock"] = LocalDocuments(PROGRAM_DIR / "sample_corpus", engine="mock")
+    chain = [
+        folders.get(name) or _web_engine(name, config, filters) for name in config.search_providers if name != "local"
     ]
-    return WebSearchTool(engines), PageFetchTool(documents=folders, contact=config.fetch.contact)
+    documents = [folders["local"]] if "local" in folders else []
+    search = WebSearchTool(chain, documents=documents, filters=filters)
+    return search, PageFetchTool(documents=list(folders.values()), contact=config.fetch.contact)
 
 
-def services_asked(config: Config) -> list[str]:
-    """Every outside service that receives the question, for the report's header."""
-    local = {"local", "mock"}
-    names = [KEYLESS if name == KEYLESS else name for name in config.search_providers if name not in local]
+def _web_engine(name: str, config: Config, filters: SearchFilters) -> SearchEngine:
+    """The engine of a configured provider; `config` has made sure that its key or address is there."""
+    # Imported here: a run over documents alone needs none of it.
+    from m3 import search_engines as engines
+
+    keys, contact = config.keys, config.fetch.contact
+    if name in ("tavily", KEYLESS):
+        return engines.TavilySearch(keys.tavily_api_key if name == "tavily" else None, filters, contact=contact)
+    if name == "serpapi":
+        return engines.SerpApiSearch(keys.serpapi_api_key or "", filters, contact=contact)
+    if name == "searxng":
+        return engines.SearxngSearch(config.search.searxng_base_url or "", filters, contact=contact)
+    return engines.DuckDuckGoSearch(filters, contact=contact)
+
+
+def services_asked(config: Config, asked: Sequence[str]) -> list[str]:
+    """Every outside service that received the question, for the report's header. asked: the engines of the run."""
+    names = [name for name in asked if name not in ("local", "mock")]
     return [*([config.llm_provider] if config.llm_provider != "mock" else []), *names]

@@ -198,11 +198,12 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"m3 research agent {config.VERSION}")
     for _, f in config.all_settings():
         if f.metadata["flag"]:
-            default = "" if f.default is None else f" (default: {config.shown_value(f, f.default)})"
+            default = "" if f.default in (None, ()) else f" (default: {config.shown_value(f, f.default)})"
             parser.add_argument(
                 f.metadata["flag"],
                 metavar=(f.metadata["unit"] or f.name.removesuffix("_dir")).upper(),
                 dest=f.metadata["env"],
+                action="append" if f.metadata["repeat"] else "store",
                 help=f"{f.metadata['meaning']}{default}; {f.metadata['env']}",
             )
     return parser
@@ -212,11 +213,12 @@ def _overrides(args: argparse.Namespace) -> dict[str, str]:
     """Settings given as options, by environment name. An option that is given empty is a fault, not unset."""
     chosen = {}
     for _, f in config.all_settings():
-        value = getattr(args, f.metadata["env"], None)
-        if value is not None:
-            if not value.strip():
+        given = getattr(args, f.metadata["env"], None)
+        if given is not None:
+            values = given if isinstance(given, list) else [given]
+            if not all(value.strip() for value in values):
                 raise ConfigError(f"{f.metadata['flag']} is empty; give a value or leave it out")
-            chosen[f.metadata["env"]] = value
+            chosen[f.metadata["env"]] = ",".join(values)
     if args.no_memory:
         chosen["MEMORY_BACKEND"] = "none"
     if args.model is not None:

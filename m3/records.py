@@ -258,12 +258,20 @@ class SearchResult:
 
 @dataclass(frozen=True)
 class SearchOutcome:
-    """What a search brought. `detail` says, for people, what failed when status is neither ok nor no_results."""
+    """What a search brought. `detail` says, for people, what failed when status is neither ok nor no_results.
+
+    engine: who answered, or failed. answered: the engines that answered, where several were asked. failures: the
+    engines that failed, each with its own outcome, also when another one answered. retry_after: seconds to wait
+    before the engine may be asked again; None where waiting would not help.
+    """
 
     results: tuple[SearchResult, ...] = ()
     engine: str = ""
     status: SearchStatus = "ok"
     detail: str = ""
+    answered: tuple[str, ...] = ()
+    failures: tuple[SearchOutcome, ...] = ()
+    retry_after: float | None = None
 
 
 # --- the model -------------------------------------------------------------------------------------------

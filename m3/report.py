@@ -98,6 +98,8 @@ class FinalOutput:
     def _header(self) -> str:
         asked = ", ".join(self.services) if self.services else "nobody; this run opened no connection to a service"
         lines = [f"*{self.outcome}* ({self.stop_reason}). The question was sent to: {asked}."]
+        if self.engines:
+            lines[0] += f" Results came from: {', '.join(self.engines)}."
         if self.llm_provider == "mock":
             lines.insert(0, "> **WARNING: offline mock model.** Sentences are copied by a fixed rule, not written.")
         return "\n\n".join(lines)
