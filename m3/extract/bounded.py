@@ -1,0 +1,147 @@
+"""Time and memory stay finite on any input: pages that could be monstrous are read in a process that can be killed.
+
+An ordinary page is read here and now, in some 20 ms. Size, the number of tags and the depth to which open tags could
+nest make any HTML parser slow or large (quadratic rebuilding of formatting elements, scans of a deep stack). A large
+page is read in a worker with limits on its memory and time. Where the worker fails, or no parser could help, the text
+is given as it stands between the tags.
+"""
+
+from __future__ import annotations
+
+import html as html_entities
+import multiprocessing
+import re
+import resource
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from m3.extract.dom import decode
+from m3.extract.pipeline import extract_page
+from m3.records import Page, page_from_parts
+
+if TYPE_CHECKING:
+    from multiprocessing.connection import Connection
+
+MAX_CHARS = 12_000_000  # the rest of a longer page is cut off
+ORDINARY_CHARS = 3_000_000
+ORDINARY_TAGS = 60_000
+ORDINARY_OPTIONS = 2_000  # Lexbor's time grows with the square of the options of one select
+ORDINARY_DEPTH = 400
+MAX_DEPTH = 3_000  # real pages stay below 300
+MAX_ATTRIBUTES = 2_000  # of one tag
+MAX_TAGS = 2_000_000
+WORKER_SECONDS = 10.0
+WORKER_BYTES = 1_500_000_000  # of address space
+
+Burden: TypeAlias = Literal["ordinary", "large", "hopeless"]
+
+_LONG_TAG = re.compile(r"<[a-zA-Z][^<>]{4000,}")
+_TAG = re.compile(r"<(/?)([a-zA-Z][a-zA-Z0-9]{0,15})")
+# void, or closed by the parser when the next one of its kind opens
+_SELF_ENDING = frozenset(
+    "area base br col embed hr img input link meta source track wbr p li dt dd tr td th thead tbody tfoot option "
+    "optgroup rt rp html head body script style path".split()
+)
+
+
+def extract_bounded(html: bytes | str, url: str) -> Page:
+    """Read one page, whatever it is. Never raises."""
+    try:
+        text = decode(html) if isinstance(html, bytes) else html
+        cut = len(text) > MAX_CHARS
+        text = text[:MAX_CHARS]
+        weight = burden(text)
+        if weight == "hopeless":
+            page = _bare(text, url, "the page is nested too deeply to be read as HTML: its bare text is given")
+        else:
+            page = extract_page(text, url) if weight == "ordinary" else _in_worker(text, url)
+        return _noted(page, f"the page was cut after {MAX_CHARS:,} characters") if cut else page
+    except Exception as problem:  # noqa: BLE001 - the promise is a page, and the note says what went wrong
+        return _bare(html, url, f"the page could not be read as HTML ({type(problem).__name__})")
+
+
+def burden(html: str) -> Burden:
+    """How heavy a page is on a parser, told from its tags alone in linear time."""
+    if any(tag.count("=") > MAX_ATTRIBUTES for tag in _LONG_TAG.findall(html)):
+        return "hopeless"
+    large = len(html) > ORDINARY_CHARS
+    open_tags: dict[str, int] = {}
+    depth = tags = options = 0
+    for match in _TAG.finditer(html):
+        tags += 1
+        if tags > MAX_TAGS:
+            return "hopeless"
+        name = match[2].lower()
+        if name in _SELF_ENDING:
+            options += name == "option"
+        elif not match[1]:
+            open_tags[name] = open_tags.get(name, 0) + 1
+            depth += 1
+            if depth > MAX_DEPTH:
+                return "hopeless"
+            large = large or depth > ORDINARY_DEPTH
+        elif open_tags.get(name, 0):
+            open_tags[name] -= 1
+            depth -= 1
+    return "large" if large or tags > ORDINARY_TAGS or options > ORDINARY_OPTIONS else "ordinary"
+
+
+def _in_worker(html: str, url: str) -> Page:
+    """Read a page in a process of its own, within `WORKER_SECONDS` and `WORKER_BYTES`."""
+    context = multiprocessing.get_context("spawn")
+    ours, theirs = context.Pipe(duplex=False)
+    worker = context.Process(target=_work, args=(theirs, html, url), daemon=True)
+    worker.start()
+    theirs.close()
+    page: Page | None = None
+    try:
+        if ours.poll(WORKER_SECONDS):
+            page = ours.recv()
+    except (EOFError, OSError):  # the worker hit a limit and died
+        page = None
+    finally:
+        worker.kill()
+        worker.join(5)
+        ours.close()
+    return page or _bare(html, url, "the page is too large or too deeply nested to be read as HTML")
+
+
+def _work(connection: Connection, html: str, url: str) -> None:
+    seconds = int(WORKER_SECONDS)
+    resource.setrlimit(resource.RLIMIT_AS, (WORKER_BYTES, WORKER_BYTES))
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    connection.send(extract_page(html, url))
+    connection.close()
+
+
+def _bare(html: bytes | str, url: str, note: str) -> Page:
+    """The text between the tags, in linear time and without a parser."""
+    text = html[:MAX_CHARS].decode("utf-8", "replace") if isinstance(html, bytes) else html[:MAX_CHARS]
+    lowered = text.lower()
+    pieces: list[str] = []
+    at = 0
+    while at < len(text):
+        start = text.find("<", at)
+        if start < 0:
+            pieces.append(text[at:])
+            break
+        pieces.append(text[at:start])
+        close = ">"
+        for name in ("script", "style"):
+            if lowered.startswith(name, start + 1):
+                close = f"</{name}"
+        end = lowered.find("-->" if text.startswith("<!--", start) else close, start + 1)
+        if end < 0:
+            break
+        at = end + (0 if close != ">" else 1)
+        pieces.append(
+            "\n" if lowered.startswith(("p", "/p", "div", "/div", "br", "li", "h", "/h", "tr"), start + 1) else ""
+        )
+    lines = (" ".join(line.split()) for line in html_entities.unescape("".join(pieces)).split("\n"))
+    return page_from_parts(url, [("paragraph", line) for line in lines if line], kind="page", notes=(note,))
+
+
+def _noted(page: Page, note: str) -> Page:
+    from dataclasses import replace
+
+    return replace(page, notes=(*page.notes, note))

@@ -1,0 +1,314 @@
+"""Title, author, dates, site and canonical URL, each by a chain of places that state them; nothing is invented."""
+
+from __future__ import annotations
+
+import html as html_entities
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urljoin, urlsplit
+
+from m3.extract.dates import date_in_url, first_date, iso_date
+from m3.extract.dom import Document, Element
+
+_SEPARATORS = re.compile(r"\s+[|\-–—·•»:/]+\s+|\s*[|»]\s*")
+_BY = re.compile(
+    r"^\s*(?:written\s+|posted\s+|reviewed\s+|published\s+)?(?:by|von|par|por|di|door|av|af)\s*:?\s+", re.I
+)
+_NO_AUTHOR = re.compile(
+
+        r"^(?:admin\w*|administrator|editor(?:s|ial)?(?: (?:team|staff|board))?|staff(?: writer)?|guest"
+        r"|author|user|team|contributor"
+    r"|webmaster|root|wordpress|anonymous|unknown|n/?a|none|null|undefined|by)$|https?:|www\.|[@{}<>\[\]]", re.I,
+)  # fmt: skip
+_BYLINE = re.compile(
+
+        r"(?:^|[\s_-])(?:byline|author|authors|author-?name|byline-?name|post-?author|entry-?author"
+        r"|article-?author|writer|p-author)(?=$|[\s_]|--?name|-link)", re.I,
+)  # fmt: skip
+_MAX_JSON = 1_000_000
+_ARTICLE = re.compile(r"article|posting|report|webpage|qapage|product|recipe|question|event|course|book", re.I)
+
+
+def read_metadata(document: Document, url: str, kind: str) -> dict[str, str]:
+    """The page's title, author, published, modified, site and canonical_url; "" for what it does not say."""
+    things = list(structured_things(document))
+    site = _site(document, things, url)
+    title = _title(document, things, site, url)
+    return {
+        "title": title,
+        "author": _author(document, things, site),
+        "published": _published(document, things, url, title, kind),
+        "modified": _modified(document, things),
+        "site": site,
+        "canonical_url": _canonical(document, url),
+    }
+
+
+# --- JSON-LD ---------------------------------------------------------------------------------------------
+
+
+def structured_things(document: Document) -> Iterator[dict[str, Any]]:
+    """Every object of the page's JSON-LD, outermost first; scripts that cannot be read are passed over."""
+    for script in document.structured:
+        for value in _lenient_json(script[:_MAX_JSON]):
+            yield from _objects(value, 0)
+
+
+def _lenient_json(text: str) -> Iterator[Any]:
+    """The value in a script, whatever comment, CDATA mark or semicolon stands around it."""
+    starts = [at for at in (text.find("{"), text.find("[{")) if at >= 0]
+    if not starts:
+        return
+    try:
+        value, _ = json.JSONDecoder(strict=False).raw_decode(text, min(starts))
+    except (ValueError, RecursionError):
+        return
+    yield value
+
+
+def _objects(value: Any, depth: int) -> Iterator[dict[str, Any]]:
+    if depth > 6:
+        return
+    if isinstance(value, list):
+        for item in value[:200]:
+            yield from _objects(item, depth + 1)
+    elif isinstance(value, dict):
+        yield value
+        for key in ("@graph", "mainEntity", "mainEntityOfPage", "hasPart", "article"):
+            if isinstance(value.get(key), list | dict):
+                yield from _objects(value[key], depth + 1)
+
+
+def _is_about_page(thing: dict[str, Any]) -> bool:
+    kinds = thing.get("@type", "")
+    return bool(_ARTICLE.search(" ".join(map(str, kinds)) if isinstance(kinds, list) else str(kinds)))
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, dict):
+        value = value.get("name") or value.get("@value") or ""
+    if isinstance(value, list):
+        value = value[0] if value else ""
+        return _text(value) if not isinstance(value, list) else ""
+    return _clean(value) if isinstance(value, str) else ""
+
+
+def _clean(text: str) -> str:
+    return " ".join(html_entities.unescape(text).split())
+
+
+def article_body(document: Document) -> str:
+    """The longest `articleBody` in the page's JSON-LD, without tags."""
+    best = ""
+    for thing in structured_things(document):
+        value = thing.get("articleBody") or thing.get("text")
+        if isinstance(value, str) and len(value) > len(best) and _is_about_page(thing):
+            best = value
+    text = re.sub(r"<(?:p|br|div|li|h\d)\b[^>]{0,500}>", "\n", html_entities.unescape(best))
+    return "\n".join(filter(None, (" ".join(line.split()) for line in re.sub(r"<[^>]{0,500}>", "", text).split("\n"))))
+
+
+# --- title -----------------------------------------------------------------------------------------------
+
+
+def _title(document: Document, things: list[dict[str, Any]], site: str, url: str) -> str:
+    """An h1 that agrees with `<title>` or og:title, else og:title without the site, else h1, else `<title>`."""
+    stated = document.meta("citation_title")
+    if stated:
+        return _clean(stated)
+    og, whole = _clean(document.meta("og:title", "twitter:title")), _clean(document.title)
+    headings = [h for e in document.body.descend() if e.name == "h1" and (h := _clean(e.words_in()))][:6]
+    headings = [re.sub(r"\s*[¶#§]\s*$", "", h) for h in headings if len(h) <= 300]
+    for heading in headings:
+        if _same_site(heading, site, url):
+            continue
+        words = _letters(heading)
+        if words and (words in _letters(whole) or words in _letters(og)):
+            return heading
+        if words and og and _letters(_without_site(og, site, url)) in words and len(_letters(og)) > 15:
+            return heading
+    headline = next((t for thing in things if _is_about_page(thing) and (t := _text(thing.get("headline")))), "")
+    if og:
+        return _without_site(og, site, url)
+    if headline:
+        return headline
+    named = [h for h in headings if not _same_site(h, site, url)]
+    if len(named) == 1:
+        return named[0]
+    return _without_site(whole, site, url) or (headings[0] if headings else "")
+
+
+def _letters(text: str) -> str:
+    return " ".join(re.findall(r"\w+", text.casefold()))
+
+
+def _same_site(text: str, site: str, url: str) -> bool:
+    name = re.sub(r"\W+", "", text.casefold())
+    host = (urlsplit(url).hostname or "") if "://" in url else ""
+    domain = re.sub(r"\W+", "", host.removeprefix("www.").rpartition(".")[0])
+    return bool(name) and (
+        name == re.sub(r"\W+", "", site.casefold())
+        or name == domain
+        or name == re.sub(r"\W+", "", host.removeprefix("www."))
+    )
+
+
+def _without_site(title: str, site: str, url: str) -> str:
+    """A title less the site's name at either end, or less its last short part."""
+    pieces = [m.span() for m in _SEPARATORS.finditer(title)]
+    if not pieces:
+        return title
+    first, last = title[: pieces[0][0]], title[pieces[-1][1] :]
+    if _same_site(last, site, url) or site and _letters(last) and _letters(last) in _letters(site):
+        return title[: pieces[-1][0]].strip()
+    if _same_site(first, site, url):
+        return title[pieces[0][1] :].strip()
+    if len(pieces) >= 1 and not site and len(last) <= 40 and len(title[: pieces[-1][0]]) >= len(last):
+        return title[: pieces[-1][0]].strip()
+    return title
+
+
+def _site(document: Document, things: list[dict[str, Any]], url: str) -> str:
+    stated = document.meta("og:site_name", "application-name", "citation_journal_title")
+    if stated:
+        return _clean(stated)
+    for thing in things:
+        if thing.get("@type") == "WebSite" and _text(thing.get("name")):
+            return _text(thing.get("name"))
+    for thing in things:
+        publisher = thing.get("publisher")
+        if isinstance(publisher, dict) and _text(publisher):
+            return _text(publisher)
+    return ((urlsplit(url).hostname or "").removeprefix("www.")) if "://" in url else ""
+
+
+# --- author ----------------------------------------------------------------------------------------------
+
+
+def _author(document: Document, things: list[dict[str, Any]], site: str) -> str:
+    by_id = {t["@id"]: t for t in things if isinstance(t.get("@id"), str) and t.get("name")}
+    for thing in things:
+        if _is_about_page(thing):
+            names = [
+                n for n in _author_names(thing.get("author") or thing.get("creator"), by_id) if _plausible(n, site)
+            ]
+            if names:
+                return ", ".join(dict.fromkeys(names))
+    cited = (
+        document.all_meta("citation_author") or document.all_meta("dc.creator") or document.all_meta("dcterms.creator")
+    )
+    if cited:
+        return ", ".join(dict.fromkeys(map(_clean, cited)))
+    for name in ("author", "article:author", "sailthru.author", "parsely-author", "byl", "twitter:data1"):
+        if name == "twitter:data1" and not document.meta("twitter:label1").lower().startswith("written"):
+            continue
+        stated = _tidy_author(document.meta(name))
+        if stated and _plausible(stated, site):
+            return stated
+    return _author_in_body(document.body, site)
+
+
+def _author_names(value: Any, by_id: dict[str, dict[str, Any]]) -> Iterator[str]:
+    for item in value[:20] if isinstance(value, list) else [value]:
+        if isinstance(item, dict):
+            name = _text(item.get("name")) or _text(by_id.get(str(item.get("@id")), {}).get("name"))
+        else:
+            name = _text(item)
+        if name:
+            yield _tidy_author(name)
+
+
+def _tidy_author(text: str) -> str:
+    text = _BY.sub("", _clean(text))
+    return re.sub(r"\s*(?:\||•|·|,? (?:updated|published|posted|on|staff writer)\b).*$", "", text, flags=re.I).strip(
+        " ,;:-–—"
+    )
+
+
+def _plausible(name: str, site: str) -> bool:
+    return 2 < len(name) <= 100 and not _NO_AUTHOR.search(name) and name.casefold() != site.casefold()
+
+
+def _author_in_body(body: Element, site: str) -> str:
+    """`rel=author`, `itemprop=author`, then a byline by its class; of a class only two to five words without digits."""
+    by_class = ""
+    for element in body.descend():
+        attributes = element.attrs
+        if element.chars == 0 or element.chars > 120:
+            continue
+        marked = "author" in attributes.get("rel", "").split() or attributes.get("itemprop") in ("author", "creator")
+        if marked:
+            name = _tidy_author(_named_inside(element))
+            if _plausible(name, site) and not any(c.isdigit() for c in name) and len(name.split()) <= 6:
+                return name
+        elif not by_class and _BYLINE.search(element.label):
+            name = _tidy_author(_named_inside(element))
+            if _plausible(name, site) and 2 <= len(name.split()) <= 5 and not any(c.isdigit() for c in name):
+                by_class = name
+    return by_class
+
+
+def _named_inside(element: Element) -> str:
+    for inner in element.descend():
+        if inner.attrs.get("itemprop") == "name" or "author" in inner.attrs.get("rel", "").split():
+            return str(inner.attrs.get("content") or inner.words_in())
+    links = [e.words_in() for e in element.descend() if e.name == "a" and e.chars]
+    return links[0] if len(links) == 1 else element.words_in()
+
+
+# --- dates -----------------------------------------------------------------------------------------------
+
+
+def _published(document: Document, things: list[dict[str, Any]], url: str, title: str, kind: str) -> str:
+    for thing in things:
+        if _is_about_page(thing):
+            found = iso_date(_text(thing.get("datePublished") or thing.get("dateCreated") or thing.get("uploadDate")))
+            if found:
+                return found
+    found = iso_date(
+        document.meta(
+            "article:published_time", "og:article:published_time", "datepublished", "citation_publication_date",
+            "citation_date", "citation_online_date", "dc.date.issued", "dcterms.created", "dc.date", "dcterms.date",
+            "parsely-pub-date", "sailthru.date", "pubdate", "publishdate", "publish-date", "publish_date",
+            "published_date", "date", "article.published", "cxenseparse:recs:publishtime", "og:published_time",
+        )
+    )  # fmt: skip
+    return found or date_in_url(url) or first_date(document.body, title)
+
+
+def _modified(document: Document, things: list[dict[str, Any]]) -> str:
+    for thing in things:
+        if _is_about_page(thing):
+            found = iso_date(_text(thing.get("dateModified")))
+            if found:
+                return found
+    return iso_date(
+        document.meta(
+            "article:modified_time", "og:updated_time", "datemodified", "last-modified", "dcterms.modified", "revised"
+        )
+    )
+
+
+# --- address ---------------------------------------------------------------------------------------------
+
+
+def _canonical(document: Document, url: str) -> str:
+    """The page's canonical URL; "" where it names another host or the site's front page from a deep page."""
+    stated = document.canonical or document.meta("og:url")
+    if not stated:
+        return ""
+    try:
+        absolute = urljoin(url, stated)
+        parts, own = urlsplit(absolute), urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            return ""
+        if own.scheme in ("http", "https"):
+            if parts.hostname.removeprefix("www.") != (own.hostname or "").removeprefix("www."):
+                return ""
+            if parts.path.strip("/") == "" and own.path.strip("/") != "":
+                return ""
+    except ValueError:
+        return ""
+    return absolute.partition("#")[0]

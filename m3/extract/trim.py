@@ -1,0 +1,71 @@
+"""What is left over at the two ends of an article: its own headline, bylines and dates above, labels below."""
+
+from __future__ import annotations
+
+import re
+
+from m3.extract.blocks import Part
+from m3.extract.dates import iso_date
+
+_TOP_WORDS = 14  # a line above the text that is longer than this is a standfirst, not a byline
+_TOP_PARTS = 12
+_END_WORDS = 8
+_BYLINE = re.compile(
+    r"^(?:(?:written|posted|published|updated|story|words|photos?) )?by\b|\bmin(?:ute)?s? read\b"
+    r"|\bread time\b|^(?:published|posted|updated|last updated|share|listen|save|print|photo|image"
+    r"|credit)\b",
+    re.I,
+)
+_ENDED = re.compile(r"""[.!?…:;"”’')\]。！？]$""")
+
+
+def trim(parts: list[Part], title: str, author: str) -> list[Part]:
+    """An article's parts without its headline (which is the page's title) and without what hangs on at either end."""
+    return _trim_end(_trim_top(parts, title, author))
+
+
+def _trim_top(parts: list[Part], title: str, author: str) -> list[Part]:
+    wanted = _letters(title)
+    first = next((i for i, p in enumerate(parts) if p[0] != "heading" and len(p[1].split()) > _TOP_WORDS), len(parts))
+    headline = next((i for i, p in enumerate(parts[: first + 1]) if wanted and _letters(p[1]) == wanted), None)
+    kept: list[Part] = []
+    for i, part in enumerate(parts):
+        if i >= min(first, _TOP_PARTS):
+            return kept + parts[i:]
+        text = part[1]
+        if (
+            headline is not None
+            and i <= headline
+            and part[0] in ("heading", "paragraph")
+            and (i == headline or len(text) < 60)
+        ):
+            continue
+        if part[0] == "paragraph" and _is_byline(text, author):
+            continue
+        kept.append(part)
+    return kept
+
+
+def _is_byline(text: str, author: str) -> bool:
+    if len(text.split()) > _TOP_WORDS:
+        return False
+    names = _letters(author)
+    return (
+        bool(_BYLINE.search(text)) or bool(iso_date(text)) or bool(names) and _letters(text) in (names, f"by {names}")
+    )
+
+
+def _trim_end(parts: list[Part]) -> list[Part]:
+    end = len(parts)
+    while end > 1:
+        kind, text = parts[end - 1][0], parts[end - 1][1]
+        if kind == "heading" or kind == "paragraph" and len(text.split()) <= _END_WORDS and not _ENDED.search(text):
+            end -= 1
+        else:
+            break
+    # a page that ends in many short lines is made of them
+    return parts[:end] if len(parts) - end <= max(4, len(parts) // 4) else parts
+
+
+def _letters(text: str) -> str:
+    return " ".join(re.findall(r"\w+", text.casefold()))
