@@ -220,6 +220,7 @@ def _begin(
     from m3 import prompts
     from m3.budget import TokenBudget, time_reserve
     from m3.pricing import price_of
+    from m3.provenance import Provenance
     from memory_integration import LongTermMemory, PastResearch, ShortTermMemory
     from tools import ToolSuite, build_tools
 
@@ -251,7 +252,15 @@ def _begin(
     state = RunState(
         query=query,
         memory=ShortTermMemory(config.memory.short_term_token_budget, head),
-        tools=ToolSuite(query, search, fetcher, tools=table, perform=journal.perform),
+        tools=ToolSuite(
+            query,
+            search,
+            fetcher,
+            tools=table,
+            perform=journal.perform,
+            leads=[url for p in past for url in p.urls],
+            provenance=Provenance(allow_unseen=config.fetch.allow_unseen_urls),
+        ),
         budget=TokenBudget(config.limits.max_tokens, max_cost_usd=config.models.max_cost_usd),
         # What the settings warn of is true of this run only if it uses the model they chose.
         warnings=list(config.warnings) if run.llm.provider == config.llm_provider else [],

@@ -15,7 +15,9 @@ from m3.documents import LocalDocuments
 from m3.extract import ContentExtractor
 from m3.fetch import Fetcher, PageFetchTool, fetch_pages
 from m3.grounding import rank_passages, render_passages
+from m3.politeness import Pace
 from m3.prompts import source_header
+from m3.provenance import Provenance
 from m3.react_parser import TOOLS, Tool
 from m3.records import FetchedPage, LedgerEntry, RunControl, SearchOutcome, SearchResult, Source
 from m3.search import MissingEngine, SearchEngine, WebSearchTool
@@ -54,6 +56,13 @@ class ToolSuite:
     ledger: list[LedgerEntry] = field(default_factory=list)
     unreadable: list[FetchedPage] = field(default_factory=list)
     engines: list[str] = field(default_factory=list)  # that answered, in order of first answer
+    leads: Sequence[str] = ()  # URLs of related past research, which may be fetched like search results
+    provenance: Provenance = field(default_factory=Provenance)
+    fetched: dict[str, FetchedPage] = field(default_factory=dict)  # by URL: within a run nothing is fetched twice
+
+    def __post_init__(self) -> None:
+        self.provenance.add_question(self.question)
+        self.provenance.add(self.leads)
 
     def run(self, name: str, args: Mapping[str, Any], control: RunControl) -> str:
         """The observation of one action. Faults of the outside become observations; nothing is raised."""
@@ -90,6 +99,7 @@ class ToolSuite:
         known = next((i for i, r in enumerate(self.results, 1) if r.url == result.url), None)
         if known is None:
             self.results.append(result)
+            self.provenance.add([result.url])
         site = urlsplit(result.url).hostname or result.url
         head = f"R{known or len(self.results)}. {result.title} ({site}, {result.published or 'date unknown'})"
         return f"{head}\n   {result.snippet}" if result.snippet else head
@@ -97,9 +107,7 @@ class ToolSuite:
     def _fetch(self, args: Mapping[str, Any], control: RunControl) -> str:
         urls, faults = self._wanted(args)
         parts = [f"{name}: there is no such result; results are R1 to R{len(self.results)}." for name in faults]
-        asked = urls[:PAGES_PER_ACTION]
-        pages = self.perform("fetch", asked, list[FetchedPage], lambda: fetch_pages(self.fetcher, asked, control))
-        for fetched in pages:
+        for fetched in self._pages(urls[:PAGES_PER_ACTION], control):
             self.ledger.append(LedgerEntry("fetch", fetched.url, fetched.kind, fetched.error))
             if fetched.kind != "ok" or fetched.page is None:
                 self.unreadable.append(fetched)
@@ -110,6 +118,31 @@ class ToolSuite:
         if len(urls) > PAGES_PER_ACTION:
             parts.append(f"Only {PAGES_PER_ACTION} pages are read at once; ask again for the others.")
         return "\n\n".join(parts)
+
+    def _pages(self, urls: Sequence[str], control: RunControl) -> list[FetchedPage]:
+        """The pages of one action in order: refused, read before, or fetched now, together."""
+        admitted: list[str | FetchedPage] = [self._admit(url) for url in urls]
+        asked = dict.fromkeys(item for item in admitted if isinstance(item, str))
+        new = [url for url in asked if url not in self.fetched]
+        if new:
+            named = [url for url in new if self.provenance.is_named(url)]
+            pages = self.perform(
+                "fetch", new, list[FetchedPage], lambda: fetch_pages(self.fetcher, new, control, user_named=named)
+            )
+            for url, page in zip(new, pages, strict=True):
+                self.fetched[url] = page
+                if page.page is not None:
+                    self.provenance.add_page(page.page, page.final_url)
+        return [self.fetched[item] if isinstance(item, str) else item for item in admitted]
+
+    def _admit(self, url: str) -> str | FetchedPage:
+        """What to fetch for a URL the model asks for, or the refusal. A document's name is no URL and passes."""
+        ruling = self.provenance.rule(url)
+        if ruling.allowed:
+            return ruling.url
+        if "://" not in url and ruling.detail in ("unseen_url", "bad_host", "bad_scheme", "bad_url"):
+            return url
+        return FetchedPage(url, "refused", detail=ruling.detail, error=ruling.why)
 
     def _wanted(self, args: Mapping[str, Any]) -> tuple[list[str], list[str]]:
         """The URLs an action asks for, and the result names that mean nothing."""
@@ -153,7 +186,24 @@ def build_tools(config: Config) -> tuple[WebSearchTool, PageFetchTool]:
         by_name.get(name) or MissingEngine(name, "this search engine is not available in this version")
         for name in config.search_providers
     ]
-    return WebSearchTool(engines), PageFetchTool(documents=folders, contact=config.fetch.contact)
+    return WebSearchTool(engines), _page_fetcher(config, folders)
+
+
+def _page_fetcher(config: Config, folders: Sequence[LocalDocuments]) -> PageFetchTool:
+    fetch = config.fetch
+    return PageFetchTool(
+        documents=folders,
+        contact=fetch.contact,
+        timeout_s=fetch.timeout_seconds,
+        pace=Pace(fetch.per_host, fetch.pace_seconds),
+        robots=fetch.respect_robots,
+        cache_dir=fetch.cache_dir,
+        wayback=fetch.wayback,
+        tavily_key=config.keys.tavily_api_key,
+        private_hosts=fetch.allow_private_hosts,
+        proxy=fetch.proxy,
+        ca_file=fetch.ca_file,
+    )
 
 
 def services_asked(config: Config) -> list[str]:

@@ -238,7 +238,7 @@ def test_pages_that_cannot_be_read_are_listed_and_never_cited() -> None:
     llm = ScriptedLLM(
         SEARCH, action("fetch", '{"results": ["R1", "R7"], "url": "https://gone.example/x"}'), FINISH, REPORT
     )
-    output = run(llm)
+    output = run(llm, query="What is in https://gone.example/x?")
     assert "R7: there is no such result" in llm.prompts[2][-1]["content"]
     assert [f.kind for f in output.unreadable] == ["not_found"]
     assert "https://gone.example/x answered 404" in output.to_markdown()
