@@ -170,6 +170,29 @@ def readable_path(text: str) -> str:
     return str(path.resolve())
 
 
+def contact_line(text: str) -> str:
+    if not (text.isascii() and text.isprintable()) or len(text) > 200 or "(" in text or ")" in text:
+        raise ValueError("a mail address or a URL, in plain ASCII")
+    return text
+
+
+def named_hosts(text: str) -> tuple[str, ...]:
+    hosts = tuple(dict.fromkeys(part.strip().lower() for part in text.split(",") if part.strip()))
+    for host in hosts:
+        name, colon, port = host.partition(":")
+        if not re.fullmatch(r"[a-z0-9_](?:[a-z0-9_.-]*[a-z0-9_])?", name) or (
+            colon and not re.fullmatch("[0-9]{1,5}", port)
+        ):
+            raise ValueError("names of hosts, each host or host:port, comma-separated; no wildcards")
+    return hosts
+
+
+def proxy_address(text: str) -> str:
+    if not re.fullmatch(r"http://(?:[^\s@/]+@)?[A-Za-z0-9._-]+(?::[0-9]{1,5})?/?", text):
+        raise ValueError("an address such as http://proxy.example:3128 (user:password@ before the host if it asks)")
+    return text
+
+
 # --- the settings ----------------------------------------------------------------------------------------
 
 
@@ -326,7 +349,50 @@ class SearchSettings:
 class FetchSettings:
     """How pages are read."""
 
-    contact: str | None = setting("CONTACT", None, "address or page named in the User-Agent of page fetches")
+    contact: str | None = setting(
+        "CONTACT", None, "mail address or page named in the User-Agent of page fetches; Wikipedia asks for one",
+        contact_line,
+    )  # fmt: skip
+    timeout_seconds: float = setting(
+        "FETCH_TIMEOUT", 15.0, "time for one page, all in all", positive_number, unit="seconds"
+    )
+    pace_seconds: float = setting(
+        "FETCH_PACE",
+        0.25,
+        "pause between two requests to one site (arXiv: at least 3)",
+        positive_number,
+        unit="seconds",
+    )
+    per_host: int = setting("FETCH_PER_HOST", 2, "requests to one site at a time (arXiv: 1)", whole_number)
+    respect_robots: bool = setting(
+        "RESPECT_ROBOTS", True, "ask a site's robots.txt, except for pages that the question names", switch
+    )
+    allow_unseen_urls: bool = setting(
+        "ALLOW_UNSEEN_URLS", False, "let the model fetch addresses that it was not shown; data can leak in them", switch
+    )
+    allow_private_hosts: tuple[str, ...] = setting(
+        "ALLOW_PRIVATE_HOSTS", (), "hosts of your own network that may be read: host or host:port, comma-separated",
+        named_hosts,
+    )  # fmt: skip
+    proxy: str | None = setting(
+        "FETCH_PROXY", None, "http proxy that makes all page fetches; the check of addresses is then the proxy's",
+        proxy_address, secret=True,
+    )  # fmt: skip
+    ca_file: str | None = setting(
+        "SSL_CERT_FILE",
+        None,
+        "certificates (PEM) to trust besides the usual ones, for a company's proxy",
+        readable_path,
+    )
+    cache_dir: str | None = setting(
+        "CACHE_DIR", None, "folder to keep fetched pages in between runs; they are used when the site says unchanged"
+    )
+    wayback: bool = setting(
+        "WAYBACK",
+        True,
+        "look for an archived copy at archive.org, once, when a page is gone or its server broken",
+        switch,
+    )
 
 
 @dataclass(frozen=True)
@@ -631,9 +697,17 @@ def describe_settings(config: Config) -> str:
             for name in config.models.fallback
         ),
         f"search: {config.search_provider}: {config.search_reason}",
+        f"pages:  {_fetch_reason(config.fetch)}",
     ]
     lines += [f"WARNING: {text}" for text in config.warnings]
     return "\n".join(lines)
+
+
+def _fetch_reason(fetch: FetchSettings) -> str:
+    if fetch.proxy:
+        return "through FETCH_PROXY, which looks up names itself: keeping non-public addresses out is its task"
+    opened = f", and {', '.join(fetch.allow_private_hosts)}" if fetch.allow_private_hosts else ""
+    return f"direct, from public addresses only{opened}"
 
 
 def env_example() -> str:

@@ -221,6 +221,7 @@ def _begin(
     from m3 import prompts
     from m3.budget import TokenBudget, time_reserve
     from m3.pricing import price_of
+    from m3.provenance import Provenance
     from memory_integration import PastResearch, ShortTermMemory, build_memory
     from tools import ToolSuite, build_tools
 
@@ -251,7 +252,14 @@ def _begin(
         query=query,
         memory=ShortTermMemory(config.memory.short_term_token_budget, head),
         tools=ToolSuite(
-            query, search, fetcher, tools=table, perform=journal.perform, max_sources=config.search.max_sources
+            query,
+            search,
+            fetcher,
+            tools=table,
+            perform=journal.perform,
+            max_sources=config.search.max_sources,
+            leads=[url for p in past for url in p.urls],
+            provenance=Provenance(allow_unseen=config.fetch.allow_unseen_urls),
         ),
         budget=TokenBudget(config.limits.max_tokens, max_cost_usd=config.models.max_cost_usd),
         # What the settings warn of is true of this run only if it uses the model they chose.

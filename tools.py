@@ -14,7 +14,9 @@ from m3.documents import LocalDocuments
 from m3.extract import ContentExtractor
 from m3.fetch import Fetcher, PageFetchTool, fetch_pages
 from m3.grounding import rank_passages, render_passages
+from m3.politeness import Pace
 from m3.prompts import source_header
+from m3.provenance import Provenance
 from m3.react_parser import TOOLS, Tool
 from m3.records import FetchedPage, LedgerEntry, RunControl, SearchOutcome, SearchResult, Source
 from m3.search import SearchEngine, WebSearchTool
@@ -59,6 +61,13 @@ class ToolSuite:
     asked: list[str] = field(default_factory=list)  # engines that got a query, whether they answered or not
     max_sources: int | None = None  # pages that may be read in the run
     searched: dict[frozenset[str], tuple[str, str]] = field(default_factory=dict)  # words -> query, observation
+    leads: Sequence[str] = ()  # URLs of related past research, which may be fetched like search results
+    provenance: Provenance = field(default_factory=Provenance)
+    fetched: dict[str, FetchedPage] = field(default_factory=dict)  # by URL: within a run nothing is fetched twice
+
+    def __post_init__(self) -> None:
+        self.provenance.add_question(self.question)
+        self.provenance.add(self.leads)
 
     def run(self, name: str, args: Mapping[str, Any], control: RunControl) -> str:
         """The observation of one action. Faults of the outside become observations; nothing is raised."""
@@ -129,6 +138,7 @@ class ToolSuite:
         known = next((i for i, r in enumerate(self.results, 1) if canonical_key(r.url) == key), None)
         if known is None:
             self.results.append(result)
+            self.provenance.add([result.url])
         where = [host_of(result.url) or result.url, result.published or "date unknown"]
         if name_engine:
             where.append(f"found by {result.engine}")
@@ -143,9 +153,7 @@ class ToolSuite:
         if room <= 0:
             return f"{self.max_sources} sources have been read, which is the limit of this run. Use extract or finish."
         most = min(PAGES_PER_ACTION, room)
-        asked = urls[:most]
-        pages = self.perform("fetch", asked, list[FetchedPage], lambda: fetch_pages(self.fetcher, asked, control))
-        for fetched in pages:
+        for fetched in self._pages(urls[:most], control):
             self.ledger.append(LedgerEntry("fetch", fetched.url, fetched.kind, fetched.error))
             if fetched.kind != "ok" or fetched.page is None:
                 self.unreadable.append(fetched)
@@ -158,6 +166,31 @@ class ToolSuite:
         elif len(urls) > most:
             parts.append(f"The others were not read: {self.max_sources} sources are the limit of this run.")
         return "\n\n".join(parts)
+
+    def _pages(self, urls: Sequence[str], control: RunControl) -> list[FetchedPage]:
+        """The pages of one action in order: refused, read before, or fetched now, together."""
+        admitted: list[str | FetchedPage] = [self._admit(url) for url in urls]
+        asked = dict.fromkeys(item for item in admitted if isinstance(item, str))
+        new = [url for url in asked if url not in self.fetched]
+        if new:
+            named = [url for url in new if self.provenance.is_named(url)]
+            pages = self.perform(
+                "fetch", new, list[FetchedPage], lambda: fetch_pages(self.fetcher, new, control, user_named=named)
+            )
+            for url, page in zip(new, pages, strict=True):
+                self.fetched[url] = page
+                if page.page is not None:
+                    self.provenance.add_page(page.page, page.final_url)
+        return [self.fetched[item] if isinstance(item, str) else item for item in admitted]
+
+    def _admit(self, url: str) -> str | FetchedPage:
+        """What to fetch for a URL the model asks for, or the refusal. A document's name is no URL and passes."""
+        ruling = self.provenance.rule(url)
+        if ruling.allowed:
+            return ruling.url
+        if "://" not in url and ruling.detail in ("unseen_url", "bad_host", "bad_scheme", "bad_url"):
+            return url
+        return FetchedPage(url, "refused", detail=ruling.detail, error=ruling.why)
 
     def _wanted(self, args: Mapping[str, Any]) -> tuple[list[str], list[str]]:
         """The URLs an action asks for, and the result names that mean nothing."""
@@ -212,7 +245,25 @@ def build_tools(config: Config) -> tuple[WebSearchTool, PageFetchTool]:
     ]
     documents = [folders["local"]] if "local" in folders else []
     search = WebSearchTool(chain, documents=documents, filters=filters)
-    return search, PageFetchTool(documents=list(folders.values()), contact=config.fetch.contact)
+    return search, _page_fetcher(config, list(folders.values()), filters.domains)
+
+
+def _page_fetcher(config: Config, folders: Sequence[LocalDocuments], policy: DomainPolicy) -> PageFetchTool:
+    fetch = config.fetch
+    return PageFetchTool(
+        documents=folders,
+        contact=fetch.contact,
+        timeout_s=fetch.timeout_seconds,
+        pace=Pace(fetch.per_host, fetch.pace_seconds),
+        robots=fetch.respect_robots,
+        cache_dir=fetch.cache_dir,
+        wayback=fetch.wayback,
+        tavily_key=config.keys.tavily_api_key,
+        private_hosts=fetch.allow_private_hosts,
+        proxy=fetch.proxy,
+        ca_file=fetch.ca_file,
+        domains=policy,
+    )
 
 
 def _web_engine(name: str, config: Config, filters: SearchFilters) -> SearchEngine:

@@ -5,11 +5,13 @@ The child gets no environment of this process (so no keys), its input on standar
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
 import os
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -59,21 +61,38 @@ def run_child(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, cwd=PROGRAM_DIR,
         env=environment,
     )  # fmt: skip
+    # Threads instead of `communicate(timeout=…)`: called again, it forgets the input that is still to be sent.
+    answer: list[bytes] = []
+    reader = threading.Thread(target=_receive, args=(child, answer), daemon=True)
     try:
-        request: bytes | None = head + data
-        while True:
-            try:
-                out, _ = child.communicate(request, timeout=0.1)
+        threading.Thread(target=_send, args=(child, head, data), daemon=True).start()
+        reader.start()
+        while reader.is_alive():
+            reader.join(0.1)
+            if control.expired or time.monotonic() >= ends:
                 break
-            except subprocess.TimeoutExpired:
-                request = None  # it is on its way already
-                if control.expired or time.monotonic() >= ends:
-                    raise ChildError("timeout") from None
+        if reader.is_alive():
+            raise ChildError("timeout")
     finally:
-        if child.poll() is None:
+        try:
+            child.wait(timeout=0.0 if reader.is_alive() else 1.0)
+        except subprocess.TimeoutExpired:
             child.kill()
-            child.communicate()
-    return _answer(out, child.returncode)
+            child.wait()
+    return _answer(b"".join(answer), child.returncode)
+
+
+def _send(child: subprocess.Popen[bytes], *parts: bytes) -> None:
+    assert child.stdin is not None
+    with contextlib.suppress(BrokenPipeError), child.stdin as stream:  # the child may end before it has read all
+        for part in parts:
+            stream.write(part)
+
+
+def _receive(child: subprocess.Popen[bytes], answer: list[bytes]) -> None:
+    assert child.stdout is not None
+    with child.stdout as stream:
+        answer.append(stream.read())
 
 
 def _answer(out: bytes, code: int) -> Any:
@@ -101,7 +120,7 @@ def _main(function: str, cpu_s: int, memory_mb: int) -> None:
     try:
         result = getattr(importlib.import_module(module), name)(data, json.loads(options))
         with os.fdopen(answer, "wb") as stream:
-            stream.write(json.dumps(result).encode())
+            stream.write(json.dumps(result, ensure_ascii=False).encode("utf-8", "replace"))
     except MemoryError:
         os._exit(_OUT_OF_MEMORY)
 

@@ -286,6 +286,7 @@ class _Fetch:
     def __init__(self, client: SafeClient, url: str, control: RunControl, validators: Validators | None) -> None:
         self._client, self._url, self._control, self._validators = client, url, control, validators
         self._hops: list[str] = []
+        self._refreshed = 0.0
         self._status = 0
         self._headers: dict[str, str] = {}
 
@@ -458,8 +459,15 @@ class _Fetch:
         while piece := self._some(response.fp, PIECE):  # no usable length: until the server closes
             yield piece
 
+    def _refresh_timeout(self) -> None:
+        """Let the next read wait as long as it may; at most five times a second, for pages of tiny chunks."""
+        now = time.monotonic()
+        if now - self._refreshed > 0.2:
+            self._refreshed = now
+            self._sock.settimeout(self._left(self._client.limits.read_s))
+
     def _some(self, stream: Any, at_most: int) -> bytes:
-        self._sock.settimeout(self._left(self._client.limits.read_s))
+        self._refresh_timeout()
         piece: bytes = stream.read1(at_most)
         if self.watchdog.fired:
             raise _Fault("timeout", "deadline", self.too_late())
@@ -476,7 +484,7 @@ class _Fetch:
     def _chunks(self, stream: Any) -> Iterator[bytes]:
         """Chunked transfer (RFC 9112, 7.1). Trailers are not read: nothing after the last chunk is of use."""
         while True:
-            self._sock.settimeout(self._left(self._client.limits.read_s))
+            self._refresh_timeout()
             line: bytes = stream.readline(_LINE + 1)
             if self.watchdog.fired:
                 raise _Fault("timeout", "deadline", self.too_late())

@@ -53,7 +53,7 @@ def test_the_prompt_of_a_run_only_grows_and_holds_canonical_turns_and_budget_lin
     first, second, third, _ = llm.prompts
     assert second[: len(first)] == first and third[: len(second)] == second
     assert first[0]["role"] == "system" and first[1] == {"role": "user", "content": "Question: What is oolong tea?"}
-    assert second[2]["content"] == 'Thought: go\nAction: search\nAction Input: {"query": "oolong"}'
+    assert second[2]["content"] == 'Thought: Sure! go\nAction: search\nAction Input: {"query": "oolong"}'
     assert re.search(r"^Observation: R1\. oolong", second[3]["content"])
     assert re.search(r"\[step 1/10 · \d+ tokens left · \d+ s left\]$", second[3]["content"])
     assert "[Source 1] oolong" in third[-1]["content"]
@@ -238,7 +238,7 @@ def test_pages_that_cannot_be_read_are_listed_and_never_cited() -> None:
     llm = ScriptedLLM(
         SEARCH, action("fetch", '{"results": ["R1", "R7"], "url": "https://gone.example/x"}'), FINISH, REPORT
     )
-    output = run(llm)
+    output = run(llm, query="What is in https://gone.example/x?")
     assert "R7: there is no such result" in llm.prompts[2][-1]["content"]
     assert [f.kind for f in output.unreadable] == ["not_found"]
     assert "https://gone.example/x answered 404" in output.to_markdown()

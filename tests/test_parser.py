@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from parser_shapes import GROUPS
 
 from m3.lenient_json import Unreadable, read_json
 from m3.react_parser import TOOLS, ParsedStep, Tool, canonical_turn, parse_thought_action
 from tests.conftest import OWN_CASES
+from tests.parser_shapes import GROUPS
 
 CATALOGUE = json.loads((OWN_CASES / "react_outputs.json").read_text(encoding="utf-8"))
 SMOLLM = json.loads((OWN_CASES / "smollm_outputs.json").read_text(encoding="utf-8"))["runs"]
