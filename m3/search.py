@@ -11,7 +11,7 @@ from m3.records import RunControl, SearchOutcome, SearchResult, SearchStatus
 from m3.search_filters import SearchFilters
 from m3.urls import canonical_key
 
-SEARCH_SECONDS = 15.0  # for one search over the chain of web engines, never more than the run has left
+SEARCH_SECONDS = 12.0  # for one search over the chain of web engines, never more than the run has left
 ENOUGH_SECONDS = 3.0  # with less than this an engine is not asked while others wait behind it
 RRF_K = 60  # Cormack, Clarke and Büttcher, SIGIR 2009: reciprocal rank fusion
 # How long an engine that failed so is left out. A plan or a key does not mend itself during a run.
