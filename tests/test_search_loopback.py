@@ -230,7 +230,7 @@ def kiwix(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 def test_a_question_is_answered_from_a_real_search_server_and_its_pages(kiwix: str) -> None:
     with http_server(lambda request: searxng_front(request, kiwix)) as (front, log):
-        config = load_config({"SEARXNG_BASE_URL": front})
+        config = load_config({"SEARXNG_BASE_URL": front, "ALLOW_PRIVATE_HOSTS": kiwix.removeprefix("http://")})
         search, fetcher = build_tools(config)
         output = run_react_loop("Compare RAPTOR vs HyDE", config=config, search=search, fetcher=fetcher)
     assert output.outcome == "answered" and output.engines == output.services == ("searxng",)
