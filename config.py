@@ -320,7 +320,7 @@ class SearchSettings:
     docs_dir: str | None = setting(
         "DOCS_DIR",
         None,
-        "folder of your own documents to search (.md .txt .html .csv)",
+        "folder of your own documents to search (.md .txt .html .csv .pdf)",
         readable_path,
         flag="--docs",
     )
@@ -507,6 +507,15 @@ def _environment() -> dict[str, str]:
 
             return {**{k: v for k, v in dotenv_values(path).items() if v}, **_set_in_process()}
     return _set_in_process()
+
+
+def cache_folder() -> Path:
+    """The folder for what can be made anew at any time; it need not exist yet, and may be impossible to make."""
+    base = os.environ.get("XDG_CACHE_HOME")
+    try:
+        return (Path(base) if base else Path.home() / ".cache") / "m3-research-agent"
+    except RuntimeError:  # no home
+        return Path(os.devnull) / "m3-research-agent"
 
 
 def _set_in_process() -> dict[str, str]:

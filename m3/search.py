@@ -11,7 +11,7 @@ from m3.records import RunControl, SearchOutcome, SearchResult, SearchStatus
 from m3.search_filters import SearchFilters
 from m3.urls import canonical_key
 
-SEARCH_SECONDS = 15.0  # for one search over all engines, never more than the run has left
+SEARCH_SECONDS = 12.0  # for one search over the chain of web engines, never more than the run has left
 ENOUGH_SECONDS = 3.0  # with less than this an engine is not asked while others wait behind it
 RRF_K = 60  # Cormack, Clarke and Büttcher, SIGIR 2009: reciprocal rank fusion
 # How long an engine that failed so is left out. A plan or a key does not mend itself during a run.
@@ -48,15 +48,18 @@ class WebSearchTool:
         self._left_out: dict[str, tuple[float, SearchOutcome]] = {}  # until when, and why
 
     def search(self, query: str, *, max_results: int = 5, control: RunControl | None = None) -> SearchOutcome:
-        """Search once, within SEARCH_SECONDS. Never raises.
+        """Search once. Never raises.
 
         Documents and web together: `ok` when either has results; where only the web failed, its failure stands in
         `failures`, and it decides the status when the documents hold nothing.
         """
-        control = (control or RunControl()).within(SEARCH_SECONDS)
-        # Some results fall to the filters and to de-duplication; a longer list costs no engine more.
+        control = control or RunControl()
+        # Some results fall to the filters and to de-duplication; a longer list costs no web engine more.
         wanted = max_results * 2
-        documents = [self._ask(engine, query, wanted, control) for engine in self.documents]
+        of_documents = wanted if self.filters.earliest() else max_results
+        # Documents may have to be read first: they take their own share of the run.
+        documents = [self._ask(engine, query, of_documents, control) for engine in self.documents]
+        control = control.within(SEARCH_SECONDS)
         forbidden = self.filters.forbidden_site(query)
         if forbidden and self.engines:
             detail = f"the site {forbidden} is not among the domains this run may use"

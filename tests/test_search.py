@@ -392,7 +392,7 @@ def test_a_run_over_documents_alone_opens_no_connection_and_resolves_no_name(
         monkeypatch.setattr(socket.socket, name, refuse)
     monkeypatch.setattr(socket, "getaddrinfo", refuse)
     # A search key in the environment must not bring the web in.
-    config = load_config({"DOCS_DIR": str(folder), "TAVILY_API_KEY": "tvly-0123456789"})
+    config = load_config({"DOCS_DIR": str(folder), "TAVILY_API_KEY": "tvly-key-of-a-test"})
     output = run_react_loop("Why does ice float on water?", config=config)
     assert opened == []
     assert output.outcome == "answered" and output.sources[0].url == "notes/ice.md"
@@ -412,15 +412,19 @@ def engines_of(config: Config) -> list[str]:
     ("env", "expected"),
     [
         ({}, ["mock"]),
-        ({"TAVILY_API_KEY": "tvly-1234567"}, ["tavily"]),
-        ({"SERPAPI_API_KEY": "0123456789"}, ["serpapi"]),
+        ({"TAVILY_API_KEY": "tvly-key-of-a-test"}, ["tavily"]),
+        ({"SERPAPI_API_KEY": "serp-key-of-a-test"}, ["serpapi"]),
         ({"SEARXNG_BASE_URL": "http://127.0.0.1:8888"}, ["searxng"]),
         (
-            {"SEARCH_PROVIDER": "searxng,tavily", "TAVILY_API_KEY": "tvly-1234567", "SEARXNG_BASE_URL": "http://s"},
+            {
+                "SEARCH_PROVIDER": "searxng,tavily",
+                "TAVILY_API_KEY": "tvly-key-of-a-test",
+                "SEARXNG_BASE_URL": "http://s",
+            },
             ["searxng", "tavily"],
         ),
         ({"SEARCH_PROVIDER": "duckduckgo"}, ["duckduckgo"]),
-        ({"GROQ_API_KEY": "gsk_1234567"}, ["tavily-keyless", "duckduckgo"]),
+        ({"GROQ_API_KEY": "gsk_key-of-a-test"}, ["tavily-keyless", "duckduckgo"]),
         ({"SEARCH_PROVIDER": "mock"}, ["mock"]),
     ],
 )
@@ -429,7 +433,7 @@ def test_the_configured_engines_are_built_in_their_order(env: dict[str, str], ex
 
 
 def test_documents_are_merged_with_the_web_only_when_asked_for(tmp_path: Path) -> None:
-    env = {"DOCS_DIR": str(tmp_path), "TAVILY_API_KEY": "tvly-1234567"}
+    env = {"DOCS_DIR": str(tmp_path), "TAVILY_API_KEY": "tvly-key-of-a-test"}
     assert engines_of(load_config(env)) == ["local"]
     assert engines_of(load_config(env, web=True)) == ["local", "tavily"]
     assert engines_of(load_config({**env, "SEARCH_PROVIDER": "tavily"})) == ["local", "tavily"]
@@ -439,7 +443,7 @@ def test_duckduckgo_without_its_package_is_refused_before_the_run(monkeypatch: p
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(ConfigError, match="pip install"):
         load_config({"SEARCH_PROVIDER": "duckduckgo"})
-    assert load_config({"GROQ_API_KEY": "gsk_1234567"}).search_providers == ("tavily-keyless",)
+    assert load_config({"GROQ_API_KEY": "gsk_key-of-a-test"}).search_providers == ("tavily-keyless",)
 
 
 @pytest.mark.parametrize(
@@ -487,7 +491,7 @@ def test_a_search_through_the_whole_tool_reaches_the_engine_with_the_runs_limits
     hits = [{"title": "A", "url": "https://docs.good.example/1"}, {"title": "B", "url": "https://evil.example/2"}]
     responses.post(TavilySearch.URL, json={"results": hits})
     config = load_config(
-        {"TAVILY_API_KEY": "tvly-1234567", "ALLOW_DOMAINS": "good.example", "SEARCH_SINCE": "2025-01-01"}
+        {"TAVILY_API_KEY": "tvly-key-of-a-test", "ALLOW_DOMAINS": "good.example", "SEARCH_SINCE": "2025-01-01"}
     )
     search, _ = build_tools(config)
     outcome = search.search("ice")

@@ -24,7 +24,7 @@ from tests.kiwix import MISSING, build_zim, installed, kiwix_server, searxng_fro
 from tests.loopback import Reply, Request, http_server, raw_server, silent, tls_proxy, trickling
 from tools import build_tools
 
-KEY = "serp-secret-0123456789"
+KEY = "serp-secret-of-a-test"
 
 
 def hit(number: int) -> dict[str, str]:
@@ -197,7 +197,7 @@ def test_without_a_network_duckduckgo_is_unavailable(monkeypatch: pytest.MonkeyP
 def test_the_keyless_chain_goes_from_tavily_to_duckduckgo(web: Web) -> None:
     web.tavily = Reply(429, json.dumps({"error": {"code": "limit", "message": "Daily limit.", "window": "day"}}))
     web.ddg = lambda query: ddg_page(("Glacier", "https://a.example/1", "glacier"))
-    search, _ = build_tools(load_config({"GROQ_API_KEY": "gsk_0123456789"}))
+    search, _ = build_tools(load_config({"GROQ_API_KEY": "gsk_key-of-a-test"}))
     outcome = search.search("glacier", control=RunControl(20.0))
     assert (outcome.status, outcome.engine) == ("ok", "duckduckgo")
     assert [(f.engine, f.status) for f in outcome.failures] == [("tavily-keyless", "quota")]
@@ -206,14 +206,14 @@ def test_the_keyless_chain_goes_from_tavily_to_duckduckgo(web: Web) -> None:
 
 def test_tavily_is_reached_through_a_proxy_with_an_authority_of_its_own(web: Web) -> None:
     web.tavily = Reply(body=json.dumps({"results": [hit(1)]}))
-    outcome = TavilySearch("tvly-0123456789").search("glacier", control=RunControl(20.0))
+    outcome = TavilySearch("tvly-key-of-a-test").search("glacier", control=RunControl(20.0))
     assert outcome.status == "ok" and web.log[0].url == TAVILY
 
 
 def test_an_untrusted_certificate_is_an_outage(web: Web, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("REQUESTS_CA_BUNDLE")
     monkeypatch.delenv("SSL_CERT_FILE")
-    outcome = TavilySearch("tvly-0123456789").search("glacier", control=RunControl(20.0))
+    outcome = TavilySearch("tvly-key-of-a-test").search("glacier", control=RunControl(20.0))
     assert outcome.status == "unavailable" and "certificate" in outcome.detail and web.log == []
 
 
@@ -230,7 +230,7 @@ def kiwix(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 def test_a_question_is_answered_from_a_real_search_server_and_its_pages(kiwix: str) -> None:
     with http_server(lambda request: searxng_front(request, kiwix)) as (front, log):
-        config = load_config({"SEARXNG_BASE_URL": front})
+        config = load_config({"SEARXNG_BASE_URL": front, "ALLOW_PRIVATE_HOSTS": kiwix.removeprefix("http://")})
         search, fetcher = build_tools(config)
         output = run_react_loop("Compare RAPTOR vs HyDE", config=config, search=search, fetcher=fetcher)
     assert output.outcome == "answered" and output.engines == output.services == ("searxng",)
