@@ -149,10 +149,8 @@ def test_a_provider_with_a_small_window_gets_a_prompt_that_fits() -> None:
 
 
 def test_a_long_run_condenses_reports_and_keeps_the_raw_turns_in_its_steps() -> None:
-    text = "Tea number {n} is green. " + " ".join(
-        f"Tea leaf {i} of field {{n}} is dried in the sun." for i in range(60)
-    )
-    pages = {f"https://a.example/{n}": text.format(n=n) for n in range(20)}
+    leaves = " ".join(f"Tea leaf {i} is dried in the sun." for i in range(36))
+    pages = {f"https://a.example/{n}": f"Tea number {n} is green. {leaves}" for n in range(20)}
     web = DictWeb(pages)
     condensed: list[str] = []
 
