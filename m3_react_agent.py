@@ -626,12 +626,7 @@ def _shrink(state: RunState, run: Run, fits: int) -> bool:
     # The memory counts in its own estimate; the provider's count differs by this ratio.
     ratio = max(0.25, state.budget.counter.expected(memory.render()) / max(1, before))
     run.emit(NoticeEvent(f"the prompt must shrink to {fits:,} tokens: older turns are condensed"))
-    target, condensers = int(fits * SHRINK_TO / ratio), _condensers(state, run, surely=True)
-    if hasattr(memory, "prune_to"):
-        memory.prune_to(target, *condensers)
-    else:
-        memory.token_budget = min(memory.token_budget, target)
-        memory.prune_if_needed(*condensers)
+    memory.prune_to(int(fits * SHRINK_TO / ratio), *_condensers(state, run, surely=True))
     return memory.tokens < before
 
 
