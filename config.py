@@ -413,6 +413,18 @@ class ContainerSettings:
 
 
 @dataclass(frozen=True)
+class ReportSettings:
+    """What is done with sentences that their sources do not bear out."""
+
+    repair: str = setting(
+        "CITATION_REPAIR", "rewrite",
+        "off: only mark; tags: correct source tags; rewrite: also one model call that corrects failing sentences;"
+        " strict: also remove what still stands on no cited page",
+        one_of("off", "tags", "rewrite", "strict"), flag="--repair",
+    )  # fmt: skip
+
+
+@dataclass(frozen=True)
 class Config:
     """All settings of a run, resolved. `llm_reason` and `search_reason` say why a provider was chosen."""
 
@@ -423,6 +435,7 @@ class Config:
     search: SearchSettings = SearchSettings()
     fetch: FetchSettings = FetchSettings()
     container: ContainerSettings = ContainerSettings()
+    report: ReportSettings = ReportSettings()
     llm_provider: str = "mock"
     llm_reason: str = "the built-in default"
     search_providers: tuple[str, ...] = ("mock",)

@@ -40,6 +40,8 @@ from m3.words import safe_line
 if TYPE_CHECKING:
     from m3.budget import TokenBudget
     from m3.fetch import Fetcher
+    from m3.grounding import GroundingReport
+    from m3.grounding.repair import Change
     from m3.journal import Journal
     from m3.llm_clients import AnthropicLLMClient, GroqLLMClient, LLMClient, OpenAILLMClient
     from m3.mock_llm import MockLLMClient
@@ -87,6 +89,7 @@ MIN_OUTPUT_TOKENS = 200  # a call that could not even write this much is not mad
 REPORT_PROMPT_TOKENS = 4_000  # of passages in the prompt of the report
 NO_SOURCES_USED = "no sources used"  # the note of an answer from the conversation alone, which is not remembered
 REPORT_PASSAGE_TOKENS = 900  # of them, the most for one source
+REPAIR_SECONDS = 5.0  # with less time left no repair call is made
 
 
 def __getattr__(name: str) -> Any:
@@ -129,6 +132,8 @@ class RunState:
     failed_searches: int = 0
     stop_reason: str = ""
     draft: str = ""
+    changes: tuple[Change, ...] = ()  # what was mended in the draft
+    dead_tags: dict[str, tuple[int, ...]] = field(default_factory=dict)  # sentences that cite what was never read
     last_prompt: list[Message] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
     asked: tuple[str, str] = ("", "")  # the provider and model that answered last
@@ -353,8 +358,13 @@ def _output_room(state: RunState, messages: Sequence[Message], *, for_report: bo
     return (affordable, "max_cost") if affordable < room else (room, "max_tokens")
 
 
-def _ask(state: RunState, run: Run, messages: Sequence[Message], *, for_report: bool = False) -> Completion:
-    """One model call inside the budget. Raises LLMError, whatever the client raises."""
+def _ask(
+    state: RunState, run: Run, messages: Sequence[Message], *, for_report: bool = False, show: bool = True
+) -> Completion:
+    """One model call inside the budget. Raises LLMError, whatever the client raises.
+
+    for_report: may use what is reserved for the report; show: its text is the report and is shown as it comes.
+    """
     room, bound = _output_room(state, messages, for_report=for_report)
     if room < MIN_OUTPUT_TOKENS:
         raise OutOfBudgetError(bound)
@@ -365,7 +375,10 @@ def _ask(state: RunState, run: Run, messages: Sequence[Message], *, for_report: 
     state.last_prompt = list(messages)
     try:
         reply = run.journal.perform(
-            "model", request, Completion, lambda: _complete(run, messages, max_output_tokens, allowance, for_report)
+            "model",
+            request,
+            Completion,
+            lambda: _complete(run, messages, max_output_tokens, allowance, for_report, show),
         )
     except LLMError as problem:
         _book_waste(state, problem.usage)
@@ -375,11 +388,11 @@ def _ask(state: RunState, run: Run, messages: Sequence[Message], *, for_report: 
 
 
 def _complete(
-    run: Run, messages: Sequence[Message], max_output_tokens: int, allowance: int, for_report: bool
+    run: Run, messages: Sequence[Message], max_output_tokens: int, allowance: int, for_report: bool, show: bool
 ) -> Completion:
     """The call itself. allowance: tokens that all its attempts together may take."""
     more: dict[str, Any] = {"token_allowance": allowance} if getattr(run.llm, "takes_allowance", False) else {}
-    shown = _ReportText(run.emit) if for_report else None
+    shown = _ReportText(run.emit) if for_report and show else None
     try:
         reply = run.llm.complete(
             messages,
@@ -677,6 +690,7 @@ def synthesis_phase(state: RunState, run: Run) -> RunState:
     if not state.draft.strip():
         evidence = [Evidence(s.number, s.title, [p.quote for p in passages]) for s, passages in chosen]
         state.draft = extractive_summary(state.query, evidence)
+    _mend(state, run)
     return state
 
 
@@ -699,20 +713,58 @@ def _write_report(state: RunState, run: Run, chosen: Sequence[tuple[Source, list
     raise last
 
 
+def _mend(state: RunState, run: Run) -> None:
+    """Check the draft against its pages and repair it: tags without a model, sentences with at most one call."""
+    from m3.grounding import verify
+    from m3.grounding.repair import apply_answers, correct_tags, items_to_mend, remove_unsupported
+    from m3.prompts import repair_messages
+    from m3.reply_text import visible_text
+
+    tracker, mode = state.tools.tracker, run.config.report.repair
+    state.draft = tracker.canonical(state.draft)
+    pages = tracker.pages
+    report = verify(state.draft, pages)
+    state.dead_tags = report.dead_tags(pages)
+    if mode == "off":
+        return
+    state.draft, state.changes = correct_tags(state.draft, report, pages)
+    if mode == "tags":
+        return
+    items = items_to_mend(state.draft, verify(state.draft, pages), pages)
+    may_ask = items and not state.model_gone and state.stop_reason != "interrupted"
+    if may_ask and run.journal.perform("time for a repair", "", bool, lambda: run.control.remaining() > REPAIR_SECONDS):
+        try:
+            reply = _ask(state, run, repair_messages(items), for_report=True, show=False)
+            answers = visible_text(reply.text)
+            state.draft, more = apply_answers(state.draft, items, answers, pages, may_drop=mode == "strict")
+            state.changes += more
+        except LLMError as problem:
+            run.emit(NoticeEvent(f"failing sentences could not be repaired: {problem}"))
+    if mode == "strict":
+        state.draft, more = remove_unsupported(state.draft, verify(state.draft, pages))
+        state.changes += more
+
+
 # --- the result ------------------------------------------------------------------------------------------
 
 
 def _finish(state: RunState, run: Run, started: float) -> FinalOutput:
+    from m3.grounding import verify
+    from m3.grounding.independence import disagreements, origins
     from m3.report import FinalOutput
     from tools import services_asked
 
-    read = len(state.tools.tracker.sources)
-    summary, cited = state.tools.tracker.finalize(state.draft)
-    outcome = _outcome(state, bool(cited))
-    if not cited:
-        summary = _without_claims(state, read)
+    tracker = state.tools.tracker
+    summary, cited = tracker.finalize(state.draft)
+    grounding = verify(summary, tracker.pages).with_dead_tags(state.dead_tags)
+    outcome = _outcome(state, grounding)
+    if not grounding.supported and not grounding.counts()["unchecked"]:
+        summary, cited = _without_claims(state, grounding), []
+    elif not grounding.supported:
+        state.warnings.append("No citation of this report could be checked; read the sources yourself.")
     if state.stop_reason in ("agent_finished", "no_progress") and outcome == "failed":
         state.stop_reason = "search_error"
+    pages = {source.number: source.page for source in cited}
     return FinalOutput(
         query=state.query,
         summary=summary,
@@ -729,6 +781,11 @@ def _finish(state: RunState, run: Run, started: float) -> FinalOutput:
         steps=tuple(state.steps),
         ledger=tuple(state.tools.ledger),
         unreadable=tuple(state.tools.unreadable),
+        grounding=grounding,
+        changes=state.changes,
+        renumbered=tracker.renumbered,
+        origins=origins(pages),
+        disagreements=disagreements(grounding, pages),
         usage=state.budget.usage,
         cost_usd=None if state.budget.unpriced_calls else state.budget.cost_usd,
         failover=tuple(state.failover),
@@ -739,7 +796,7 @@ def _finish(state: RunState, run: Run, started: float) -> FinalOutput:
     )
 
 
-def _outcome(state: RunState, cited: bool) -> Outcome:
+def _outcome(state: RunState, grounding: GroundingReport) -> Outcome:
     # A search that the run's own limit cut short says nothing about the engine.
     cut = "timeout" if state.stop_reason == "max_wall_clock_time" else ""
     searches = [e.status for e in state.tools.ledger if e.kind == "search" and e.status != cut]
@@ -750,20 +807,25 @@ def _outcome(state: RunState, cited: bool) -> Outcome:
     if nothing_read and (all_failed or state.stop_reason in ("provider_error", "search_error")):
         return "failed"
     if state.stop_reason == "agent_finished":
-        return "answered" if cited else "abstained"
+        return "answered" if grounding.supported else "abstained"
     return "partial"
 
 
-def _without_claims(state: RunState, read: int) -> str:
-    """The one sentence of a run that has nothing to cite, and what was tried."""
+def _without_claims(state: RunState, grounding: GroundingReport) -> str:
+    """The sentence of a run that has nothing to say with a source behind it, and what was tried."""
+    read = len(state.tools.tracker.sources)
     if state.stop_reason == "agent_finished" and read:
-        first = "Nothing in the sources that were read supports an answer to this question."
+        text = "Nothing in the sources that were read supports an answer to this question."
     elif read:
-        first = "The run ended before a cited answer could be written."
+        text = "The run ended before a cited answer could be written."
     else:
-        first = "No source was read, so there is no answer."
+        text = "No source was read, so there is no answer."
+    drafted = len(grounding.statements)
+    if drafted:
+        what = "The one statement that was drafted is" if drafted == 1 else f"All {drafted} drafted statements are"
+        text += f" {what} withheld, since no cited page bears {'it' if drafted == 1 else 'one of them'} out."
     tried = [f"- {e.kind} {e.target!r}: {e.status}" for e in state.tools.ledger]
-    return "\n".join([first, *(["", "Tried:", *tried] if tried else [])])
+    return "\n".join([text, *(["", "Tried:", *tried] if tried else [])])
 
 
 # --- the same phases under LangGraph ---------------------------------------------------------------------

@@ -224,6 +224,7 @@ class Check:
     claim: the sentence without tags and Markdown marks; start, end: where it stands in the summary. passages: the
     main one first; under `not_found` they are the closest the page has. coverage: share of the claim's words and
     numbers that the passages hold, 0 to 1. better_source: another page that was read and does bear the claim out.
+    missing: numbers, names and quotations of the claim that stand nowhere on the page; flags: other signs against it.
     """
 
     claim: str
@@ -235,6 +236,8 @@ class Check:
     end: int = 0
     coverage: float = 0.0
     better_source: int | None = None
+    missing: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
 
 
 # --- search ----------------------------------------------------------------------------------------------

@@ -84,12 +84,27 @@ class GroundingReport:
         return any(check.verdict in ("matched", "partly") for check in self.checks)
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "method": METHOD,
-            "thresholds": asdict(self.thresholds),
-            "counts": self.counts(),
-            "checks": [asdict(check) for check in self.checks],
-        }
+        return {"method": self.method(), "counts": self.counts(), "checks": [asdict(check) for check in self.checks]}
+
+    def dead_tags(self, pages: Mapping[int, str | Page]) -> dict[str, tuple[int, ...]]:
+        """The statements whose tags name nothing that was read, with those numbers."""
+        found = {s.text: tuple(n for n in s.cited if n not in pages) for s in self.statements}
+        return {text: numbers for text, numbers in found.items() if numbers}
+
+    def with_dead_tags(self, dead: Mapping[str, tuple[int, ...]]) -> GroundingReport:
+        """The same report, saying of sentences that are uncited now which tags they lost."""
+
+        def reason(check: Check) -> Check:
+            if check.verdict != "uncited" or check.claim not in dead:
+                return check
+            named = ", ".join(map(str, dead[check.claim]))
+            return replace(check, why=f"no such source: nothing read is Source {named}")
+
+        return replace(self, checks=tuple(reason(check) for check in self.checks))
+
+    def method(self) -> dict[str, Any]:
+        """How the verdicts came about: the rule's version and its thresholds."""
+        return {"name": METHOD, **asdict(self.thresholds)}
 
 
 def verify(summary: str, pages: Mapping[int, str | Page], *, thresholds: Thresholds = THRESHOLDS) -> GroundingReport:
@@ -137,7 +152,9 @@ class Verifier:
         """One check for each cited source: alone, then, where none matches alone, all together."""
         terms = self.read(claim)
         if not claim.cited:
-            return [_check(claim, None, "uncited", "no source is cited", better_source=self.better_source(terms, ()))]
+            better = self.better_source(terms, ())
+            why = "no source is cited" + (f"; Source {better} does have it" if better is not None else "")
+            return [_check(claim, None, "uncited", why, better_source=better)]
         known = [n for n in claim.cited if n in self._pages]
         found: dict[int, tuple[Support, Check]] = {}
         for number in known:
@@ -195,7 +212,17 @@ class Verifier:
         if verdict == "matched" and self._is_snippet(number):
             verdict, why = "partly", "only the search engine's snippet was read, not the page"
         passages = self._passages(number, support) if verdict != "unchecked" else ()
-        return _check(claim, number, verdict, why, passages=passages, coverage=support.coverage)
+        missing = (*support.missing_numbers, *support.missing_names, *support.missing_quotations)
+        return _check(
+            claim,
+            number,
+            verdict,
+            why,
+            passages=passages,
+            coverage=support.coverage,
+            missing=missing if verdict != "unchecked" else (),
+            flags=tuple(support.flags) if verdict != "unchecked" else (),
+        )
 
     def _foreign(self, page: PageIndex) -> bool:
         return bool(page.language and self._language and page.language != self._language)
@@ -254,5 +281,8 @@ class Verifier:
                 why = f"together with Source {others}"
                 if verdict == "partly":
                     why += ": " + why_of(terms, joint, verdict, words)
-                changed[number] = replace(check, verdict=verdict, why=why.removesuffix(": "))
+                missing = (*joint.missing_numbers, *joint.missing_names, *joint.missing_quotations)
+                changed[number] = replace(
+                    check, verdict=verdict, why=why.removesuffix(": "), missing=missing, flags=tuple(joint.flags)
+                )
         return changed

@@ -1,0 +1,147 @@
+"""Do several sources speak for themselves? Copies of one text are one origin; differing figures stand side by side."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from m3.grounding.index import PageIndex, index_page
+from m3.grounding.numbers import Number, same_number
+from m3.grounding.verify import GroundingReport
+from m3.records import Page
+from m3.words import words
+
+SHINGLE = 5  # words
+COPY_SHARE = 0.5  # of the shorter page's shingles that stand in the other: what two own texts on one event never reach
+LEAST_SHINGLES = 30  # a shorter text is too little to call a copy
+SAME_THING = 0.7  # share of a passage's and a claim's words that must agree for their figures to be of one thing
+
+
+def origins(pages: Mapping[int, str | Page]) -> tuple[tuple[int, ...], ...]:
+    """The sources grouped by origin: pages that are copies of one another stand together. Ordered by number."""
+    shingles = {number: _shingles(page if isinstance(page, str) else page.text) for number, page in pages.items()}
+    group = {number: number for number in pages}
+    numbers = sorted(pages)
+    for i, one in enumerate(numbers):
+        for other in numbers[i + 1 :]:
+            if _are_copies(shingles[one], shingles[other]):
+                old, new = group[other], group[one]
+                group = {n: new if g == old else g for n, g in group.items()}
+    found: dict[int, list[int]] = {}
+    for number in numbers:
+        found.setdefault(group[number], []).append(number)
+    return tuple(tuple(members) for members in found.values())
+
+
+def _shingles(text: str) -> frozenset[int]:
+    found = words(text)
+    return frozenset(hash(tuple(found[i : i + SHINGLE])) for i in range(len(found) - SHINGLE + 1))
+
+
+def _are_copies(one: frozenset[int], other: frozenset[int]) -> bool:
+    shorter = min(len(one), len(other))
+    return shorter >= LEAST_SHINGLES and len(one & other) >= COPY_SHARE * shorter
+
+
+@dataclass(frozen=True)
+class Figure:
+    """What one source gives for a thing: the figure as written, and the sentence and date it stands with."""
+
+    source: int
+    value: str
+    quote: str
+    published: str
+
+
+@dataclass(frozen=True)
+class Disagreement:
+    """Cited sources that give different figures for what reads like the same thing."""
+
+    claim: str
+    figures: tuple[Figure, ...]
+
+
+def disagreements(report: GroundingReport, pages: Mapping[int, str | Page]) -> tuple[Disagreement, ...]:
+    """Figures of the report's matched statements for which another cited page has a different one.
+
+    Only where a single sentence there holds nearly all the claim's words and a figure of the same unit, and the
+    claim's figure stands nowhere on that page: better to miss a disagreement than to invent one.
+    """
+    cited = sorted({c.source for c in report.checks if c.source is not None and c.source in pages})
+    found = []
+    for check in report.checks:
+        if check.verdict != "matched" or check.source not in pages or not check.passages:
+            continue
+        own = _figures_of(check.passages[0].quote)
+        wanted = frozenset(index_page(check.claim).by_stem)
+        for number in [n for n in _figures_of(check.claim) if any(same_number(n, m) for m in own)]:
+            others = [
+                f for n in cited if n != check.source for f in _other_figure(n, pages[n], check.claim, wanted, number)
+            ]
+            if others:
+                mine = Figure(
+                    check.source or 0,
+                    _shown(check.claim, number),
+                    check.passages[0].quote,
+                    _date(pages[check.source or 0]),
+                )
+                found.append(Disagreement(check.claim, (mine, *others)))
+                break
+    return tuple(found)
+
+
+def _figures_of(text: str) -> list[Number]:
+    return [
+        n for numbers in index_page(text).numbers for n in numbers if n.values and not n.year and n.text[:1].isdigit()
+    ]
+
+
+def _other_figure(
+    source: int, page: str | Page, claim: str, wanted: frozenset[str], number: Number
+) -> Sequence[Figure]:
+    index = index_page(page)
+    if len(wanted) < 3 or any(same_number(number, other) for other in index.all_numbers):
+        return ()
+    unit = _unit_after(claim, number)
+    years = {v for n in _years(index_page(claim)) for v in n.values}
+    for i, stems in enumerate(index.stems):
+        if len(wanted & stems) < SAME_THING * len(wanted) or len(wanted & stems) < SAME_THING * len(stems):
+            continue
+        start, _ = index.spans[i]
+        theirs = {v for n in index.numbers[i] if n.year for v in n.values}
+        if years and theirs and not years & theirs:
+            continue  # two points in time are no disagreement
+        for other in index.numbers[i]:
+            if other.values and not other.year and other.text[:1].isdigit() and _unit_after(index.text, other) == unit:
+                return (Figure(source, _shown(index.text, other), index.sentence(i), _date(page)),)
+    return ()
+
+
+def _years(index: PageIndex) -> list[Number]:
+    return [n for numbers in index.numbers for n in numbers if n.year]
+
+
+def _unit_after(text: str, number: Number) -> str:
+    match = re.compile(r"\s?(%|°\s?[CF]?|[^\W\d_]+)").match(text, number.end)
+    unit = match[1].casefold() if match else ""
+    return {"percent": "%", "prozent": "%", "процентов": "%"}.get(unit, unit)
+
+
+def _shown(text: str, number: Number) -> str:
+    match = re.compile(r"\s?(?:%|[^\W\d_]+)").match(text, number.end)
+    return text[number.start : number.end] + (match[0] if match else "")
+
+
+def _date(page: str | Page) -> str:
+    return page.published if isinstance(page, Page) else ""
+
+
+def origins_line(groups: Sequence[Sequence[int]]) -> str:
+    """`3 sources, 2 origins (Source 1 and 3 are copies of one text)`; "" when every source is its own."""
+    copies = [g for g in groups if len(g) > 1]
+    if not copies:
+        return ""
+    count = sum(len(g) for g in groups)
+    said = "; ".join("Source " + ", ".join(map(str, g[:-1])) + f" and {g[-1]} are copies of one text" for g in copies)
+    return f"{count} sources, {len(groups)} origin{'s' if len(groups) != 1 else ''}: {said}"
