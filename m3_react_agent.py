@@ -6,6 +6,7 @@ print(run_react_loop("Compare Raptor RAG vs HyDE").to_markdown())
 
 from __future__ import annotations
 
+import secrets
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -35,7 +36,7 @@ from m3.records import (
     ThoughtEvent,
     Usage,
 )
-from m3.words import safe_line
+from m3.untrusted import neutralise, safe_line, safe_report
 
 if TYPE_CHECKING:
     from m3.budget import TokenBudget
@@ -114,6 +115,7 @@ class Run:
     emit: EventHook
     journal: Journal  # through which everything from outside comes
     today: str
+    fence: str  # the tag around foreign text, drawn anew for each run so that no page can close it
 
 
 @dataclass
@@ -246,11 +248,12 @@ def _begin(
         emit=emit,
         journal=journal,
         today=journal.perform("date", "", str, lambda: date.today().isoformat()),
+        fence=journal.perform("fence", "", str, lambda: f"data-{secrets.token_hex(4)}"),
     )
     past = journal.perform("recall", query, list[PastResearch], lambda: _recall(query, store, run))
     leads = "\n".join(prompts.lead(p.query, p.stored_at[:10], p.summary, p.urls) for p in past)
     head = [
-        {"role": "system", "content": prompts.system_prompt(table, run.today, leads)},
+        {"role": "system", "content": prompts.system_prompt(table, run.today, run.fence, leads)},
         {"role": "user", "content": prompts.question_prompt(query)},
     ]
     state = RunState(
@@ -560,6 +563,7 @@ def _default_action(state: RunState) -> ParsedStep:
 
 def act_and_observe_phase(state: RunState, run: Run) -> RunState:
     """Run the decided action and append what came of it to the conversation."""
+    from m3.prompts import observation_prompt
     from m3.react_parser import canonical_turn
     from tools import action_key
 
@@ -583,7 +587,8 @@ def act_and_observe_phase(state: RunState, run: Run) -> RunState:
         observation = _run_tool(state, run, step)
         # An outage is no result: the same search is asked again.
         state.observed[key] = (times + 1, "" if state.failed_searches > failures else observation)
-    state.memory.add(canonical_turn(step), f"Observation: {observation}\n{_budget_line(state, run)}")
+    answer = observation_prompt(observation, run.fence, state.query, _budget_line(state, run))
+    state.memory.add(canonical_turn(step), answer)
     seconds = run.control.clock() - started
     state.steps.append(
         Step(state.iterations, step.thought, step.tool, step.args, observation, step.notes, seconds=seconds)
@@ -690,6 +695,8 @@ def synthesis_phase(state: RunState, run: Run) -> RunState:
     if not state.draft.strip():
         evidence = [Evidence(s.number, s.title, [p.quote for p in passages]) for s, passages in chosen]
         state.draft = extractive_summary(state.query, evidence)
+    # The report is foreign text too: a model obeys what it reads. Only links to what was read may stay.
+    state.draft = safe_report(state.draft, {source.url for source in sources})
     _mend(state, run)
     return state
 
@@ -701,8 +708,8 @@ def _write_report(state: RunState, run: Run, chosen: Sequence[tuple[Source, list
     from m3.reply_text import visible_text
 
     for _ in range(SHRINKS):
-        material = [(source, render_passages(source.page, passages)) for source, passages in chosen]
-        messages = synthesis_messages(state.query, material, run.today)
+        material = [(source, neutralise(render_passages(source.page, passages))) for source, passages in chosen]
+        messages = synthesis_messages(state.query, material, run.today, run.fence)
         try:
             return visible_text(_ask(state, run, messages, for_report=True).text)
         except LLMError as problem:

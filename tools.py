@@ -21,8 +21,9 @@ from m3.react_parser import TOOLS, Tool
 from m3.records import FetchedPage, LedgerEntry, RunControl, SearchOutcome, SearchResult, Source
 from m3.search import SearchEngine, WebSearchTool
 from m3.search_filters import SearchFilters
+from m3.untrusted import foreign_line, neutralise
 from m3.urls import DomainPolicy, canonical_key, host_of
-from m3.words import safe_line, terms
+from m3.words import terms
 
 __all__ = ["CitationTracker", "ContentExtractor", "PageFetchTool", "ToolSuite", "WebSearchTool", "build_tools"]
 
@@ -74,7 +75,7 @@ class ToolSuite:
         added = next((t for t in self.tools if t.name == name and t.handler), None)
         if added is not None and added.handler is not None:
             handler = added.handler
-            return self.perform(f"tool {name}", dict(args), str, lambda: handler(args, self))
+            return neutralise(self.perform(f"tool {name}", dict(args), str, lambda: handler(args, self)))
         handlers: dict[str, Callable[[Mapping[str, Any], RunControl], str]] = {
             "search": self._search,
             "fetch": self._fetch,
@@ -113,9 +114,9 @@ class ToolSuite:
 
     @staticmethod
     def _search_failed(query: str, outcome: SearchOutcome) -> str:
-        why = safe_line(outcome.detail, 600)
+        why = foreign_line(outcome.detail, 600)
         if outcome.status == "bad_query":
-            return f"The query {safe_line(query, 120)!r} could not be searched ({why}). Ask in other words."
+            return f"The query {foreign_line(query, 120)!r} could not be searched ({why}). Ask in other words."
         return f"The search failed: {outcome.status} ({why}). That is not the same as finding nothing."
 
     def _search_observation(self, query: str, outcome: SearchOutcome) -> str:
@@ -123,14 +124,14 @@ class ToolSuite:
         lines = [self._result_line(result, name_engine=several) for result in outcome.results]
         if not lines:
             lines = [
-                f"No results for {safe_line(query, 120)!r}. Try other words, fewer of them, or another side of the"
+                f"No results for {foreign_line(query, 120)!r}. Try other words, fewer of them, or another side of the"
                 " question."
             ]
         if outcome.detail:
-            lines.append(f"(Note: {safe_line(outcome.detail, 300)})")
+            lines.append(f"(Note: {foreign_line(outcome.detail, 300)})")
         if outcome.failures:
             failed = "; ".join(f"{f.engine}: {f.status}" for f in outcome.failures)
-            lines.append(f"(Not everything could be searched: {safe_line(failed, 200)})")
+            lines.append(f"(Not everything could be searched: {foreign_line(failed, 200)})")
         return "\n".join(lines)
 
     def _result_line(self, result: SearchResult, *, name_engine: bool) -> str:
@@ -142,8 +143,8 @@ class ToolSuite:
         where = [host_of(result.url) or result.url, result.published or "date unknown"]
         if name_engine:
             where.append(f"found by {result.engine}")
-        head = f"R{known or len(self.results)}. {safe_line(result.title, 200)} ({'; '.join(where)})"
-        snippet = safe_line(result.snippet, SNIPPET_CHARACTERS)
+        head = f"R{known or len(self.results)}. {foreign_line(result.title, 200)} ({foreign_line('; '.join(where))})"
+        snippet = foreign_line(result.snippet, SNIPPET_CHARACTERS)
         return f"{head}\n   {snippet}" if snippet else head
 
     def _fetch(self, args: Mapping[str, Any], control: RunControl) -> str:
@@ -157,7 +158,9 @@ class ToolSuite:
             self.ledger.append(LedgerEntry("fetch", fetched.url, fetched.kind, fetched.error))
             if fetched.kind != "ok" or fetched.page is None:
                 self.unreadable.append(fetched)
-                parts.append(f"{fetched.url} could not be read ({fetched.kind}): {safe_line(fetched.error)}")
+                parts.append(
+                    f"{foreign_line(fetched.url)} could not be read ({fetched.kind}): {foreign_line(fetched.error)}"
+                )
                 continue
             source = self.tracker.register(fetched.page)
             parts.append(self._passages(source, self.question, PASSAGE_TOKENS))
@@ -202,13 +205,13 @@ class ToolSuite:
             elif any(r.url == name for r in self.results):
                 urls.append(str(name))
             else:
-                faults.append(safe_line(str(name), 60))
+                faults.append(foreign_line(str(name), 60))
         urls += [str(url) for url in (args.get("url"), *args.get("urls", ())) if url]
         return list(dict.fromkeys(urls)), faults
 
     def _passages(self, source: Source, question: str, budget: int) -> str:
         passages = rank_passages(question, source.page, budget)
-        return f"{source_header(source)}\n{render_passages(source.page, passages)}"
+        return f"{source_header(source)}\n{neutralise(render_passages(source.page, passages))}"
 
     def _extract(self, args: Mapping[str, Any], control: RunControl) -> str:
         source = self.tracker.get(args["source"])

@@ -117,7 +117,7 @@ def _turns(messages: Sequence[Message]) -> list[_Turn]:
         if message["role"] == "assistant":
             step = parse_thought_action(message["content"])
             if step.tool:
-                found.append(_Turn(step, answer["content"].removeprefix("Observation:").strip()))
+                found.append(_Turn(step, _inside_fence(answer["content"])))
     return found
 
 
@@ -132,6 +132,12 @@ def _best_first(search: _Turn) -> list[str]:
         return not telling & title, -len(all_terms & title)
 
     return [name for name, _ in sorted(found, key=fit)]
+
+
+def _inside_fence(observation: str) -> str:
+    """What an action brought, without the program's own lines around it."""
+    found = re.search(r"<(data-\w+)>\n(.*)\n</\1>", observation, re.S)
+    return found[2] if found else observation.removeprefix("Observation:").strip()
 
 
 def _gap(turns: Sequence[_Turn], sides: Sequence[str], *, is_comparison: bool) -> str:

@@ -93,9 +93,9 @@ _ROLES = (
     r"thought|action(?:[ _]?input)?|observation|final[ _]?answer|"
     r"system|user|assistant|human|developer|tool|function|ai|model"
 )
+_LABEL = re.compile(rf"^[ \t>*#`_~\-+\d.)\[(¦]*(?:{_ROLES})[ \t*_`\])]*[:=\-–>]", re.I | re.M)
 _AT_LINE_START = re.compile(
-    rf"^(?=[ \t>*#`_~\-+\d.)\[(]*(?:{_ROLES})[ \t*_`\])]*[:=\-–>])"
-    r"|^(?=[ \t]*#{1,6}[ \t]*\(?[ \t]*(?:system|instructions?|user|assistant|developer)\b)"
+    r"^(?=[ \t]*#{1,6}[ \t]*\(?[ \t]*(?:system|instructions?|user|assistant|developer)\b)"
     r"|^(?=[ \t]*(?:sources?|references?)[ \t]*:[ \t]*$)"
     r"|^(?=[ \t]*[-=_*#~]{3,}[ \t]*(?:begin|end|start|stop)\b)",
     re.I | re.M,
@@ -103,7 +103,7 @@ _AT_LINE_START = re.compile(
 _TAG_WORDS = (
     r"(?:think|reasoning|scratchpad|invoke|function|tool|parameter|antml|system|user|assistant|human|developer|"
     r"instruction|information|important|untrusted|page|document|source|observation|search|result|context|turn|prompt|"
-    r"im_|eot|eom|start_|end_|begin_|fim_|quote)[\w:.-]*|s|sop|eop|bos|eos|pad|unk|mask"
+    r"im_|eot|eom|data-|leads|start_|end_|begin_|fim_|quote)[\w:.-]*|s|sop|eop|bos|eos|pad|unk|mask"
 )
 _REPLACEMENTS: tuple[tuple[re.Pattern[str], Callable[[str], str]], ...] = (
     # Special tokens of any family: <|…|>, <｜…｜>, <<…>>, [INST], [gMASK], [TOOL_CALLS].
@@ -160,6 +160,7 @@ def neutralise(text: str) -> str:
         before = text
         for pattern, replace in _REPLACEMENTS:
             text = _replace(pattern, replace, text)
+        text = _replace(_LABEL, lambda s: f"¦ {s[:-1].rstrip()} ·", text)
         text = _replace(_AT_LINE_START, lambda s: "¦ ", text)
         if text == before:
             break
@@ -178,6 +179,11 @@ def _replace(pattern: re.Pattern[str], replace: Callable[[str], str], text: str)
         pieces += [text[at : match.start()], changed]
         at = match.end()
     return "".join([*pieces, text[at:]]) if pieces else text
+
+
+def foreign_line(text: str, limit: int = 300) -> str:
+    """A title, snippet, address or server's message for a prompt: one line, neutralised, bounded."""
+    return neutralise(safe_line(text, limit))
 
 
 # --- terminal, logs, tables ------------------------------------------------------------------------------
@@ -202,7 +208,14 @@ def safe_cell(value: str) -> str:
 _FENCE = re.compile(r"^([ \t]*)(`{3,}|~{3,})[^\n]*$", re.M)
 _COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.S)
 _ELEMENT = re.compile(r"<(script|style|svg|iframe|object|template|title|textarea)\b.*?(?:</\1\s*>|\Z)", re.S | re.I)
-_HTML_TAG = re.compile(r"</?[a-zA-Z!?][^<>]*(?:>|\Z)")
+_HTML_TAG = re.compile(
+    r"</?(?:a|abbr|address|area|article|aside|audio|b|base|bdo|big|blink|blockquote|body|br|button|canvas|center|code|col|"
+    r"dd|del|details|dialog|div|dl|dt|em|embed|fieldset|figure|font|footer|form|frame(?:set)?|h[1-6]|head(?:er)?|hr|html|i|"
+    r"iframe|img|input|ins|kbd|label|legend|li|link|main|map|mark|marquee|math|meta|nav|noscript|object|ol|option|p|"
+    r"picture|pre|q|s|script|section|select|small|source|span|strike|strong|style|sub|summary|sup|svg|table|tbody|td|"
+    r"template|textarea|tfoot|th|thead|title|tr|track|tt|u|ul|var|video|wbr)\b[^<>]*>",
+    re.I,
+)
 _DEFINITION = re.compile(
     r"^[ \t]{0,3}\[([^\]\n]{1,200})\]:[ \t]*<?(\S*?)>?(?:[ \t]+(?:\"[^\"]*\"|'[^']*'|\([^)]*\)))?[ \t]*$", re.M
 )
@@ -241,11 +254,10 @@ def _safe_prose(text: str, allowed: Collection[str]) -> str:
             return match[0]  # decided in an earlier round
         if inline is None and (reference or label).casefold() not in definitions:
             return match[0] if not bang else label
-        url = (
-            (inline or "").split(" ")[0].strip("<> ")
-            if inline is not None
-            else definitions[(reference or label).casefold()]
-        )
+        if inline is not None:
+            url = inline.split(" ")[0].strip("<> ")
+        else:
+            url = definitions[(reference or label).casefold()]
         if bang or url not in allowed or (_BARE_URL.match(label.strip()) and label.strip() != url):
             return label
         return f"[{label}](\x00{url})"
@@ -255,9 +267,7 @@ def _safe_prose(text: str, allowed: Collection[str]) -> str:
         if changed == text:
             break
         text = changed
-    text = _outside_code(
-        text, lambda piece: _BARE_URL.sub(lambda m: _shown_url(m[0], allowed), _HTML_TAG.sub("", piece))
-    )
+    text = _outside_code(text, lambda piece: _plain_urls(_without_html(piece), allowed))
     return _MATH.sub(r"\\$", text).replace("\x00", "")
 
 
@@ -268,6 +278,11 @@ def _outside_code(text: str, change: Callable[[str], str]) -> str:
         pieces += [change(text[at : span.start()]), span[0]]
         at = span.end()
     return "".join([*pieces, change(text[at:])])
+
+
+def _without_html(text: str) -> str:
+    """Known elements are taken out; any other `<` that a viewer could take for one is replaced, its words stay."""
+    return re.sub(r"<(?=[a-zA-Z/!?])(?!(?:https?|ftp)://)", "‹", _HTML_TAG.sub("", text))
 
 
 def _plain_urls(text: str, allowed: Collection[str]) -> str:

@@ -164,7 +164,9 @@ def test_a_long_run_condenses_reports_and_keeps_the_raw_turns_in_its_steps() -> 
         return action("fetch", f'{{"urls": ["https://a.example/{n}"]}}') if n < 20 else action("finish")
 
     llm = ScriptedLLM(turn)
-    config = load_config({"SHORT_TERM_TOKEN_BUDGET": "2400", "MAX_ITERATIONS": "30", "MAX_TOKENS": "200000"})
+    config = load_config(
+        {"SHORT_TERM_TOKEN_BUDGET": "2400", "MAX_ITERATIONS": "30", "MAX_TOKENS": "200000", "ALLOW_UNSEEN_URLS": "1"}
+    )
     output = run_react_loop("What is tea?", config=config, llm=llm, search=web, fetcher=web)
     assert output.outcome == "answered" and len(output.steps) == 21
     others = ("Condense the research", "Write the report")

@@ -14,6 +14,7 @@ import responses
 
 from config import Config, ConfigError, load_config
 from m3.cli import build_parser
+from m3.provenance import Provenance
 from m3.records import RunControl, SearchOutcome, SearchResult, SearchStatus
 from m3.search import WebSearchTool
 from m3.search_engines import TavilySearch
@@ -324,7 +325,8 @@ def test_with_documents_and_web_each_result_says_where_it_comes_from() -> None:
 
 def test_no_more_sources_are_read_than_the_run_may() -> None:
     pages = {f"https://x.example/{i}": f"Page {i} is about ice." for i in range(6)}
-    tools = ToolSuite("ice", WebSearchTool([DictWeb(pages)]), DictWeb(pages), max_sources=3)
+    anywhere = Provenance(allow_unseen=True)
+    tools = ToolSuite("ice", WebSearchTool([DictWeb(pages)]), DictWeb(pages), max_sources=3, provenance=anywhere)
     first = tools.run("fetch", {"urls": list(pages)[:2]}, RunControl())
     assert "[Source 2]" in first
     second = tools.run("fetch", {"urls": list(pages)[2:]}, RunControl())
