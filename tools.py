@@ -129,7 +129,7 @@ class ToolSuite:
         known = next((i for i, r in enumerate(self.results, 1) if canonical_key(r.url) == key), None)
         if known is None:
             self.results.append(result)
-        where = [host_of(result.url) or result.url, result.published or "date unknown"]
+        where = [host_of(result.url) or safe_line(result.url, 200), result.published or "date unknown"]
         if name_engine:
             where.append(f"found by {result.engine}")
         head = f"R{known or len(self.results)}. {safe_line(result.title, 200)} ({'; '.join(where)})"
