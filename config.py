@@ -24,6 +24,7 @@ PROGRAM_DIR = Path(__file__).resolve().parent
 
 LLM_PROVIDERS = ("groq", "anthropic", "openai", "mock")
 SEARCH_PROVIDERS = ("tavily", "serpapi", "searxng", "duckduckgo", "local", "mock")
+DDGS_PACKAGE = "ddgs>=9.16,<10"  # optional; it breaks whenever DuckDuckGo's page changes, so a range is named
 KEYLESS = "tavily-keyless"  # the internal name of Tavily's keyless access; chosen, never typed
 
 # Models taken when the provider's *_MODEL variable is unset: small ones that no shutdown is announced for. Checked on
@@ -611,7 +612,7 @@ def _choose_search(config: Config, llm: str, web: bool) -> tuple[tuple[str, ...]
         "serpapi": ("SERPAPI_API_KEY", keys.serpapi_api_key),
         "searxng": ("SEARXNG_BASE_URL", search.searxng_base_url),
         "local": ("DOCS_DIR (or --docs)", search.docs_dir),
-        "duckduckgo": ('the package ddgs (pip install "ddgs>=9.16,<10")', importlib.util.find_spec("ddgs")),
+        "duckduckgo": (f"the package ddgs (pip install '{DDGS_PACKAGE}')", importlib.util.find_spec("ddgs")),
     }
     documents = ("local",) if search.docs_dir else ()
     if search.providers:

@@ -63,7 +63,8 @@ def run_within(work: Callable[[], T], control: RunControl, seconds: float) -> T:
     """The value of `work()`, or TimeoutError after `seconds`, at the run's deadline or at its stop.
 
     The work runs in a thread of its own, which is left alone when it does not end in time: name resolution and
-    servers that send a byte now and then cannot be interrupted. Whatever `work` raises is raised here.
+    servers that send a byte now and then cannot be interrupted. Whatever `work` raises is raised here; what is no
+    Exception (a panic of a library in Rust) becomes a RuntimeError.
     """
     part = control.within(seconds)
     done = threading.Event()
@@ -85,6 +86,8 @@ def run_within(work: Callable[[], T], control: RunControl, seconds: float) -> T:
         if part.expired:
             raise TimeoutError
     if faults:
+        if not isinstance(faults[0], Exception):
+            raise RuntimeError(type(faults[0]).__name__) from faults[0]
         raise faults[0]
     return values[0]
 

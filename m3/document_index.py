@@ -14,15 +14,15 @@ import sqlite3
 import zlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import TypeVar
 
-from config import VERSION, cache_folder
+from config import cache_folder
 from m3.codec import CodecError, from_plain, to_plain
 from m3.records import Page, RunControl
 from m3.words import terms
 
-LAYOUT = 2  # raised whenever tables, tokens or stored pages change
 BUSY_SECONDS = 2.0  # a lock held longer than this is not waited for
 TITLE_WEIGHT, PATH_WEIGHT, BODY_WEIGHT = 4.0, 2.0, 1.0
 
@@ -75,7 +75,7 @@ class DocumentIndex:
 
     def __init__(self, subject: Path, cache_dir: str | Path | None) -> None:
         self._db: sqlite3.Connection | None = None
-        digest = hashlib.sha256(os.fsencode(f"{LAYOUT}\0{VERSION}\0") + os.fsencode(subject)).hexdigest()[:20]
+        digest = hashlib.sha256(os.fsencode(subject)).hexdigest()[:20]
         folder = Path(cache_dir) if cache_dir else cache_folder()
         self._file = folder / f"documents-{digest}.sqlite"
         self._on_disk = False
@@ -205,6 +205,8 @@ class DocumentIndex:
             tables = {row[0] for row in db.execute("SELECT name FROM sqlite_master")}
             if not {"documents", "words"} <= tables:
                 _in_transaction(db, _create)
+            elif db.execute("PRAGMA user_version").fetchone() != (_made_by(),):
+                raise sqlite3.DatabaseError("made by another version of the program")
             db.execute("SELECT path, fault, page FROM documents LIMIT 1").fetchone()
             db.execute("SELECT rowid FROM words LIMIT 1").fetchone()
         except BaseException:
@@ -243,9 +245,18 @@ class DocumentIndex:
                 os.unlink(f"{self._file}{suffix}")
 
 
+@lru_cache(maxsize=1)
+def _made_by() -> int:
+    """A number for the state of this package: pages read and stemmed by other code are not to be relied on."""
+    files = sorted(Path(__file__).parent.rglob("*.py"))
+    states = "\n".join(f"{path.name} {(stat := path.stat()).st_size} {stat.st_mtime_ns}" for path in files)
+    return int.from_bytes(hashlib.sha256(states.encode()).digest()[:4], "big") >> 1  # SQLite keeps 31 bits
+
+
 def _create(db: sqlite3.Connection) -> None:
     for statement in _SCHEMA:
         db.execute(statement)
+    db.execute(f"PRAGMA user_version = {_made_by()}")
 
 
 def _in_transaction(db: sqlite3.Connection, work: Callable[[sqlite3.Connection], None]) -> None:

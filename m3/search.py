@@ -12,7 +12,7 @@ from m3.search_filters import SearchFilters
 from m3.urls import canonical_key
 
 SEARCH_SECONDS = 12.0  # for one search over the chain of web engines, never more than the run has left
-ENOUGH_SECONDS = 3.0  # with less than this an engine is not asked while others wait behind it
+LEAST_SECONDS = 3.0  # of it for one engine, while others wait behind it
 RRF_K = 60  # Cormack, Clarke and Büttcher, SIGIR 2009: reciprocal rank fusion
 # How long an engine that failed so is left out. A plan or a key does not mend itself during a run.
 LEFT_OUT_SECONDS: dict[SearchStatus, float] = {
@@ -77,7 +77,7 @@ class WebSearchTool:
                 continue
             behind = len(self.engines) - position - 1
             # The last one takes what is left; an earlier one leaves an equal share to each behind it.
-            share = control.remaining() if not behind else max(ENOUGH_SECONDS, control.remaining() / (behind + 1))
+            share = control.remaining() if not behind else max(LEAST_SECONDS, control.remaining() / (behind + 1))
             outcome = self._ask(engine, query, wanted, control.within(share))
             outcomes.append(outcome)
             if _answered(outcome) or control.stopped:
@@ -101,8 +101,8 @@ class WebSearchTool:
 
     def _leave_out(self, engine: SearchEngine, outcome: SearchOutcome, control: RunControl) -> None:
         seconds = LEFT_OUT_SECONDS.get(outcome.status, 0.0)
-        if outcome.status == "throttled" and outcome.retry_after is not None:
-            seconds = outcome.retry_after
+        if outcome.status == "throttled":
+            seconds = max(seconds, outcome.retry_after or 0.0)
         if seconds > 0:
             self._left_out[engine.engine] = (control.clock() + seconds, outcome)
 

@@ -10,14 +10,15 @@ import html
 import logging
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, ClassVar
 from urllib.parse import parse_qs, quote, quote_plus, urlsplit
 
-from config import KEYLESS, VERSION
+from config import DDGS_PACKAGE, KEYLESS, VERSION
 from m3.api_calls import ApiReply, CallFailedError, call_api, run_within
 from m3.dates import iso_date
 from m3.records import RunControl, SearchOutcome, SearchResult, SearchStatus
-from m3.search_filters import SearchFilters, shorten
+from m3.search_filters import Query, SearchFilters, shorten
 from m3.urls import host_of, is_web_url
 from m3.words import safe_line
 
@@ -26,7 +27,7 @@ BACK_OFF_SECONDS = 1.0  # before the one retry, when the server names no time
 LONGEST_BACK_OFF = 5.0  # a server that asks for more is left to the next engine
 MOST_RESULTS = 20
 TITLE_LENGTH, SNIPPET_LENGTH, URL_LENGTH = 200, 400, 2_000
-DDGS_PACKAGE = '"ddgs>=9.16,<10"'
+QUERY_LENGTH = 400  # characters; Tavily refuses more, the others do not use them
 
 
 class EngineFault(Exception):
@@ -43,6 +44,7 @@ class WebEngine:
     """What all engines share: one retry inside the deadline, cleaned results, one outcome."""
 
     engine = "web"
+    _secrets: tuple[str, ...] = ()  # every form in which a reply might give our key back
 
     def __init__(self, filters: SearchFilters | None = None, *, contact: str | None = None) -> None:
         self.filters = filters or SearchFilters()
@@ -60,7 +62,7 @@ class WebEngine:
                     raise
                 results = self._results(query, wanted, control)
         except EngineFault as fault:
-            detail = self._without_secrets(safe_line(fault.detail, 400))
+            detail = safe_line(fault.detail, 400)
             return SearchOutcome((), self.engine, fault.status, detail, retry_after=fault.retry_in)
         return SearchOutcome(tuple(results), self.engine, "ok" if results else "no_results")
 
@@ -74,15 +76,23 @@ class WebEngine:
     def _results(self, query: str, wanted: int, control: RunControl) -> list[SearchResult]:
         raise NotImplementedError
 
-    def _without_secrets(self, text: str) -> str:
-        return text
+    def _query(self, text: str) -> Query:
+        """The query taken apart, its words shortened: a long one is never refused."""
+        parts = self.filters.query(text)
+        return replace(parts, words=shorten(parts.words, QUERY_LENGTH))
 
     def _call(self, method: str, url: str, control: RunControl, **parts: Any) -> ApiReply:
         headers = {"User-Agent": self._user_agent, "Accept": "application/json", **parts.pop("headers", {})}
         try:
-            return call_api(method, url, control=control, seconds=ENGINE_SECONDS, headers=headers, **parts)
+            reply = call_api(method, url, control=control, seconds=ENGINE_SECONDS, headers=headers, **parts)
         except CallFailedError as fault:
             raise EngineFault("timeout" if fault.timed_out else "unavailable", str(fault)) from None
+        # Before anything is quoted from the reply: a key that is cut in the middle could not be found any more.
+        body, told = reply.body, dict(reply.headers)
+        for secret in self._secrets:
+            body = body.replace(secret.encode(), b"[redacted]")
+            told = {name: value.replace(secret, "[redacted]") for name, value in told.items()}
+        return replace(reply, body=body, headers=told)
 
     def _cleaned(
         self, items: object, title: str, url: str, snippet: str, published: str, wanted: int
@@ -118,20 +128,20 @@ def plain_line(value: object, limit: int) -> str:
 def said(reply: ApiReply) -> str:
     """What an error body says: the message in its JSON, however deep, or the first of its text."""
     body = reply.json()
+    start = reply.text[:4_000]
     if body is None:
-        text = re.sub(r"<(script|style)\b.*?</\1>", " ", reply.text[:20_000], flags=re.S | re.I)
-        return plain_line(text, 160)
-    return _message_in(body) or safe_line(str(body), 160)
+        return plain_line(re.sub(r"<(script|style)\b.*?</\1>", " ", start, flags=re.S | re.I), 160)
+    return _message_in(body) or safe_line(start, 160)
 
 
-def _message_in(body: object) -> str:
+def _message_in(body: object, depth: int = 4) -> str:
     if isinstance(body, str):
         return safe_line(body, 300)
-    if isinstance(body, list):
-        return "; ".join(filter(None, (_message_in(item) for item in body[:3])))
-    if isinstance(body, dict):
+    if isinstance(body, list) and depth:
+        return "; ".join(filter(None, (_message_in(item, depth - 1) for item in body[:3])))
+    if isinstance(body, dict) and depth:
         for name in ("detail", "error", "message", "msg", "errors"):
-            if text := _message_in(body.get(name)):
+            if text := _message_in(body.get(name), depth - 1):
                 return text
     return ""
 
@@ -168,7 +178,6 @@ class TavilySearch(WebEngine):
     """
 
     URL = "https://api.tavily.com/search"
-    QUERY_LIMIT = 400
     MOST_INCLUDED, MOST_EXCLUDED = 300, 150
     STATUSES: ClassVar[Mapping[int, SearchStatus]] = {
         400: "bad_query", 401: "auth", 403: "auth", 422: "bad_query", 429: "throttled", 432: "quota", 433: "quota",
@@ -178,9 +187,7 @@ class TavilySearch(WebEngine):
         super().__init__(filters, contact=contact)
         self.engine = "tavily" if key else KEYLESS
         self._key = key
-
-    def _without_secrets(self, text: str) -> str:
-        return text.replace(self._key, "[redacted]") if self._key else text
+        self._secrets = (key,) if key else ()
 
     def _results(self, query: str, wanted: int, control: RunControl) -> list[SearchResult]:
         access = {"Authorization": f"Bearer {self._key}"} if self._key else {"X-Tavily-Access-Mode": "keyless"}
@@ -193,8 +200,8 @@ class TavilySearch(WebEngine):
         return self._cleaned(body["results"], "title", "url", "content", "published_date", wanted)
 
     def _request(self, query: str, wanted: int) -> dict[str, Any]:
-        parts = self.filters.query(query)
-        request: dict[str, Any] = {"query": shorten(parts.words, self.QUERY_LIMIT), "max_results": wanted}
+        parts = self._query(query)
+        request: dict[str, Any] = {"query": parts.words, "max_results": wanted}
         if parts.sites:
             request["include_domains"] = list(parts.sites[: self.MOST_INCLUDED])
         if parts.excluded:
@@ -254,19 +261,13 @@ class SerpApiSearch(WebEngine):
     def __init__(self, key: str, filters: SearchFilters | None = None, *, contact: str | None = None) -> None:
         super().__init__(filters, contact=contact)
         self._key = key
-        forms = tuple(dict.fromkeys((key, quote(key, safe=""), quote_plus(key))))
-        self._forms = forms
+        forms = self._secrets = tuple(dict.fromkeys((key, quote(key, safe=""), quote_plus(key))))
         log = logging.getLogger("urllib3.connectionpool")
         if not any(isinstance(f, _KeyFilter) and f.forms == forms for f in log.filters):
             log.addFilter(_KeyFilter(forms))
 
-    def _without_secrets(self, text: str) -> str:
-        for form in self._forms:
-            text = text.replace(form, "[redacted]")
-        return text
-
     def _results(self, query: str, wanted: int, control: RunControl) -> list[SearchResult]:
-        text = self.filters.query(query).with_operators()
+        text = self._query(query).with_operators()
         params = {"engine": "google", "q": text, "output": "json", "api_key": self._key, **self._time()}
         reply = self._call("GET", self.URL, control, params=params)
         if reply.status != 200:
@@ -329,7 +330,7 @@ class SearxngSearch(WebEngine):
         self._url = base if base.endswith("/search") else f"{base}/search"
 
     def _results(self, query: str, wanted: int, control: RunControl) -> list[SearchResult]:
-        params = {"q": self.filters.query(query).with_operators(), "format": "json"}
+        params = {"q": self._query(query).with_operators(), "format": "json"}
         # "week" is unknown to older instances, which answer 400 to it: ask for a month, drop by date afterwards.
         if name := self.filters.range_name():
             params["time_range"] = "month" if name == "week" else name
@@ -384,7 +385,7 @@ class DuckDuckGoSearch(WebEngine):
     RANGES: ClassVar[Mapping[str, str]] = {"day": "d", "week": "w", "month": "m", "year": "y"}
 
     def _results(self, query: str, wanted: int, control: RunControl) -> list[SearchResult]:
-        text = self.filters.query(query).with_operators()
+        text = self._query(query).with_operators()
         items = self._ask(text, self.RANGES.get(self.filters.range_name()), wanted, control)
         if not items and not self._ask(self.CHECK_QUERY, None, 1, control):
             raise EngineFault(
@@ -401,7 +402,7 @@ class DuckDuckGoSearch(WebEngine):
             from ddgs import DDGS
             from ddgs.exceptions import DDGSException, TimeoutException
         except ImportError:
-            raise EngineFault("unavailable", f"the package ddgs is missing: pip install {DDGS_PACKAGE}") from None
+            raise EngineFault("unavailable", f"the package ddgs is missing: pip install '{DDGS_PACKAGE}'") from None
         allowed = control.timeout(ENGINE_SECONDS)
 
         def work() -> list[dict[str, Any]]:

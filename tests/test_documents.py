@@ -180,12 +180,20 @@ def of_another_shape(path: Path) -> None:
     db.close()
 
 
+def of_another_version(path: Path) -> None:
+    with sqlite3.connect(path) as db:
+        db.execute("PRAGMA user_version = 7")
+    db.close()
+
+
 def a_folder(path: Path) -> None:
     path.unlink()
     path.mkdir()
 
 
-@pytest.mark.parametrize("damage", [garbage, truncated, scribbled, emptied, of_another_shape, a_folder])
+@pytest.mark.parametrize(
+    "damage", [garbage, truncated, scribbled, emptied, of_another_shape, of_another_version, a_folder]
+)
 def test_a_broken_index_is_made_anew(folder: Path, damage: object, reads: list[str]) -> None:
     LocalDocuments(folder).search("glacier")
     path = index_file()

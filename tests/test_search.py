@@ -6,6 +6,7 @@ import json
 import math
 import re
 import socket
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import responses
 
 from config import Config, ConfigError, load_config
 from m3.cli import build_parser
+from m3.dates import iso_date
 from m3.provenance import Provenance
 from m3.records import RunControl, SearchOutcome, SearchResult, SearchStatus
 from m3.search import WebSearchTool
@@ -158,6 +160,11 @@ def test_a_page_that_both_found_comes_first_and_names_both() -> None:
     assert outcome.results[0].engine == "one, two"
 
 
+def test_a_page_that_one_engine_lists_twice_gains_nothing_by_it() -> None:
+    urls = ["https://x.example/1", "https://x.example/2", "https://x.example/2#again", "https://x.example/2?utm_id=3"]
+    assert urls_of(WebSearchTool([Engine("a", found("a", *urls))]).search("glacier")) == urls[:2]
+
+
 DOCUMENTS_AND_WEB = [
     (found("local", "d/a.md"), down("web"), "ok"),
     (found("local"), down("web"), "unavailable"),
@@ -210,6 +217,42 @@ def test_a_known_date_before_the_limit_falls_and_an_unknown_one_stays() -> None:
     results = tuple(SearchResult("t", url, "", when, "a", i) for i, (url, when) in enumerate(dated, 1))
     tool = WebSearchTool([Engine("a", SearchOutcome(results, "a"))], filters=SearchFilters(since="2025-01-01"))
     assert urls_of(tool.search("glacier")) == ["https://x.example/new", "https://x.example/?"]
+
+
+@pytest.mark.parametrize(
+    ("since", "recent", "earliest", "name"),
+    [
+        ("", "", "", ""),
+        ("2025-06-29", "", "2025-06-29", "day"),
+        ("2025-06-28", "", "2025-06-28", "week"),
+        ("2025-05-30", "", "2025-05-30", "month"),
+        ("2025-05-29", "", "2025-05-29", "year"),
+        ("2020-01-01", "", "2020-01-01", ""),
+        ("", "week", "2025-06-23", "week"),
+        ("2020-01-01", "month", "2025-05-30", "month"),
+        ("2025-06-29", "year", "2025-06-29", "day"),
+    ],
+)
+def test_the_stricter_limit_counts_and_the_shortest_range_that_covers_it_is_named(
+    since: str, recent: str, earliest: str, name: str
+) -> None:
+    filters = SearchFilters(since=since, recent=recent)
+    today = date(2025, 6, 30)
+    assert (filters.earliest(today), filters.range_name(today)) == (earliest, name)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("2024-11-12T08:00:00Z", "2024-11-12"), ("Tue, 12 Nov 2024 08:00:00 GMT", "2024-11-12"),
+        ("Nov 12, 2024", "2024-11-12"), ("12 November 2024", "2024-11-12"), ("3 days ago", "2025-06-27"),
+        ("an hour ago", "2025-06-30"), ("2 weeks ago", "2025-06-16"), ("yesterday", "2025-06-29"),
+        ("2025-07-01", "2025-07-01"), ("2025-07-02", ""), ("03/04/2024", ""), ("November 2024", ""), ("2024", ""),
+        ("2024-13-40", ""), ("", ""), (None, ""), (1731398400, ""), ("1 Jan 0001", ""), ("99999 years ago", ""),
+    ],
+)  # fmt: skip
+def test_dates_are_read_as_engines_write_them_and_else_unknown(text: object, expected: str) -> None:
+    assert iso_date(text, date(2025, 6, 30)) == expected
 
 
 def test_a_query_limited_to_a_forbidden_site_is_refused_and_not_widened() -> None:
