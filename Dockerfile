@@ -20,6 +20,8 @@ COPY requirements.txt requirements-providers.txt /tmp/
 RUN python3 -m venv /opt/venv \
  && /opt/venv/bin/pip install --no-cache-dir --disable-pip-version-check -r /tmp/requirements-providers.txt \
  && rm /tmp/requirements*.txt
+# A login shell, such as Dev Mode's SSH session, sets PATH anew.
+RUN echo "PATH=/opt/venv/bin:\$PATH" >/etc/profile.d/m3.sh
 ENV PATH=/opt/venv/bin:$PATH LANG=C.UTF-8 PYTHONUNBUFFERED=1
 
 WORKDIR /app

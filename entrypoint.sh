@@ -41,20 +41,22 @@ forward() {
   watchdog=$!
 }
 
-# With no agent to wait for, ending the health server ends the wait that may be on.
 # shellcheck disable=SC2329 # called by trap
 on_signal() {
   stopped_by=$1
-  if [ -n "$agent" ]; then forward "$1"; else kill "$health" 2>/dev/null; fi
+  case $agent in
+    '') finish 0 ;;
+    starting) ;; # its process id is not known yet; run_agent forwards the signal
+    *) forward "$1" ;;
+  esac
 }
 trap 'on_signal TERM' TERM
 trap 'on_signal INT' INT
 
 # shellcheck disable=SC2329 # called by trap
 clean_up() {
-  [ -z "$health" ] || kill "$health"
-  [ -z "$watchdog" ] || kill -- "-$watchdog"
-  wait
+  [ -z "$health" ] || { kill "$health" && wait "$health"; }
+  [ -z "$watchdog" ] || { kill -- "-$watchdog" && wait "$watchdog"; }
   [ -z "$report" ] || rm -f -- "$report"
 } 2>/dev/null
 trap clean_up EXIT
@@ -64,9 +66,8 @@ trap clean_up EXIT
 finish() {
   if [ -z "$stopped_by" ] && { in_space || is_on "${KEEP_ALIVE:-}"; }; then
     say 'Idle. Nothing runs until this container is started again.'
-    while [ -z "$stopped_by" ]; do
+    while :; do # until a signal
       wait "$health"
-      [ -n "$stopped_by" ] && break
       sleep 5 & # the health server is gone: start it again
       wait $!
       start_health >/dev/null 2>&1
@@ -90,7 +91,6 @@ start_health() {
 await_health() {
   local tries
   for ((tries = 0; tries < 100; tries++)); do
-    [ -z "$stopped_by" ] || finish 1
     kill -0 "$health" 2>/dev/null || break
     if (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; then
       say "Health server on port $port."
@@ -166,7 +166,8 @@ mark_run() {
 
 run_agent() {
   # The trace (stderr) goes to the log as it comes, the report (stdout) after it, between the fences.
-  python3 -u m3_react_agent.py --query="$query" >"$report" &
+  agent=starting
+  python3 m3_react_agent.py --query="$query" >"$report" &
   agent=$!
   [ -z "$stopped_by" ] || [ -n "$watchdog" ] || forward "$stopped_by"
   wait "$agent"
@@ -175,7 +176,6 @@ run_agent() {
     wait "$agent"
     code=$?
   done
-  agent=''
 }
 
 print_report() {
@@ -217,10 +217,10 @@ report=$(mktemp 2>/dev/null || mktemp -p /dev/shm 2>/dev/null) || {
   say 'The report needs a folder for temporary files that can be written: docker run --tmpfs /tmp …'
   finish 2
 }
-[ -z "$stopped_by" ] || finish 1
 mark_run
 run_agent
 print_report
+agent='' # from here on a signal ends this script at once
 say "The agent ended with exit code $code ($(meaning_of "$code"))."
 if [ -n "$own_mark" ]; then
   # Wrong settings are mended and tried again: that was no run.

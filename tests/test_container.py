@@ -125,6 +125,7 @@ def test_the_image_says_how_it_is_started_watched_and_reached(settings: dict[str
 def test_what_dev_mode_needs_is_there(container: str) -> None:
     for tool in ("bash", "curl", "wget", "ps", "git", "git-lfs"):
         assert inside(container, f"command -v {tool}"), tool
+    assert inside(container, "bash -lc 'command -v python3'") == "/opt/venv/bin/python3"
 
 
 def test_every_provider_is_there_and_nothing_of_the_tests_is(container: str) -> None:
