@@ -391,6 +391,25 @@ def test_an_agent_that_does_not_heed_the_signal_is_killed_in_time(start: Start, 
     assert container.survivors() == []
 
 
+def test_a_model_server_that_never_answers_cannot_hold_the_end_nor_bring_the_key_into_the_log(start: Start) -> None:
+    key = "sk-" + "secret0" * 5
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"http://127.0.0.1:{server.getsockname()[1]}/v1"
+        container = start(QUERY=QUESTION, OPENAI_BASE_URL=address, OPENAI_MODEL="some-model", OPENAI_API_KEY=key)
+        server.settimeout(PATIENCE)
+        connection, _ = server.accept()
+        with connection:
+            asked = connection.recv(65_536)
+            code, seconds = container.stop()
+    assert key.encode() in asked
+    assert code == 143
+    assert seconds < 8.0
+    assert key not in container.log
+    assert "OFFLINE MOCK" not in container.log and "No model key" not in container.log
+    (report,) = container.reports()
+    assert "interrupted" in report
+
+
 # --- keys, settings, ports
 
 
@@ -417,6 +436,21 @@ def test_the_settings_of_the_container_are_those_of_config() -> None:
     assert read - known == {"SPACE_ID"}
     own = {f.metadata["env"] for f in config.settings_of(config.ContainerSettings)}
     assert own <= read
+
+
+def test_readme_dockerfile_and_settings_name_the_same_port() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    if not readme.startswith("---\n"):
+        pytest.skip("README.md has no Space metadata at its top")
+    metadata = dict(re.findall(r"^(\w+): *(.+)$", readme.split("---\n")[1], re.M))
+    dockerfile = (ROOT / "Dockerfile").read_text(encoding="utf-8")
+    port = str(config.ContainerSettings().port)
+    assert metadata["sdk"] == "docker"
+    assert metadata["app_port"] == port
+    assert re.search(rf"^EXPOSE {port}$", dockerfile, re.M) and f"${{PORT:-{port}}}" in dockerfile
+    colours = {"red", "yellow", "green", "blue", "indigo", "purple", "pink", "gray"}  # what Spaces accept
+    assert {metadata["colorFrom"], metadata["colorTo"]} <= colours
+    assert len(metadata["short_description"]) <= 60
 
 
 @pytest.mark.parametrize("port", ["abc", "0", "65536", "80 80"])
