@@ -65,7 +65,7 @@ def make_base(folder: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def image(tmp_path_factory: pytest.TempPathFactory) -> str:
+def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The image, built from what git knows of plus what must stay out of it: `.env`, `.git` and the tests."""
     if any(shutil.which(tool) is None for tool in ("buildah", "debootstrap")) or os.geteuid() != 0:
         pytest.fail("this needs root and: apt-get install buildah debootstrap")
@@ -84,7 +84,8 @@ def image(tmp_path_factory: pytest.TempPathFactory) -> str:
     assert (context / "tests" / "test_container.py").exists()
     isolation = ("--isolation", "chroot", "--network", "host")
     buildah("bud", "-q", "--format", "docker", *isolation, "--build-arg", f"BASE={BASE}", "-t", IMAGE, str(context))
-    return IMAGE
+    yield IMAGE
+    buildah("rmi", "--force", IMAGE)
 
 
 @pytest.fixture(scope="module")
