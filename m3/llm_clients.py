@@ -448,7 +448,7 @@ class FallbackLLMClient:
                     max_output_tokens=max_output_tokens,
                     control=control,
                     on_text=on_text,
-                    token_allowance=token_allowance,
+                    token_allowance=None if token_allowance is None else token_allowance - wasted.total,
                 )
             except LLMError as problem:
                 wasted = problem.usage = wasted + problem.usage

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from m3.llm_errors import RateLimit, seconds_of
 
 MINUTE = 60.0
-MIN_OUTPUT = 300  # tokens; less than this no turn can be written in
+TURN_OUTPUT = 1_000  # tokens that a turn of the loop with some reasoning needs; to have more it does not wait
 
 
 class RateLedger:
@@ -108,7 +108,7 @@ class ModelFacts:
     def max_prompt_tokens(self) -> int:
         """Tokens a prompt may have so that a turn of ordinary length fits beside it; 0 while no limit is known."""
         bounds = [bound for bound in (self.ledger.limit, self.context) if bound]
-        return max(1, min(bounds) - 3 * MIN_OUTPUT) if bounds else 0
+        return max(1, min(bounds) - TURN_OUTPUT) if bounds else 0
 
 
 _known: dict[tuple[str, str, str], ModelFacts] = {}

@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from config import load_config
+from m3.journal import Journal
 from m3.prompts import CONDENSE_MARK, SYNTHESIS_MARK
 from m3.records import Event, FetchedPage, NoticeEvent, RunControl, page_from_parts
 from m3.report import FinalOutput
+from m3.trace import Replay, trace_header
 from m3_react_agent import run_react_loop
 from tests.provider import Asked, Clock, Play, chat, error, provider
 from tests.scripted import DictWeb, action
 
 TPM = 8_000
+QUESTION = "How is oolong tea made?"
 PARAGRAPH = (
     "Oolong tea is made in county {0} by withering the leaves for {1} hours and bruising them in baskets. "
     "Then the tea is made to oxidise until about {2} percent of each leaf of lot {0} has turned brown. "
@@ -111,7 +116,7 @@ def test_ten_iterations_on_the_free_plan_end_with_an_answer_and_at_most_one_413(
     assert max(plan.prompts) <= TPM - 300
 
 
-def run_on(plan: FreePlan, clock: Clock, seconds: int, notices: list[str]) -> FinalOutput:
+def run_on(plan: FreePlan, clock: Clock, seconds: int, notices: list[str], trace: Path | None = None) -> FinalOutput:
     def listen(event: Event) -> None:
         if isinstance(event, NoticeEvent):
             notices.append(event.message)
@@ -124,11 +129,29 @@ def run_on(plan: FreePlan, clock: Clock, seconds: int, notices: list[str]) -> Fi
             "MAX_WALL_CLOCK_SECONDS": str(seconds),
             "MAX_TOKENS": "200000",
         }
+        config = load_config(env)
+        journal = Journal(trace)
+        journal.begin(trace_header(QUESTION, config, "openai/gpt-oss-120b"))
         return run_react_loop(
-            "How is oolong tea made?",
-            config=load_config(env),
+            QUESTION,
+            config=config,
+            resume=journal,
             search=web,
             fetcher=web,
             on_event=listen,
             control=clock.control(seconds),
         )
+
+
+def test_a_run_whose_prompts_had_to_shrink_replays_without_the_provider(tmp_path: Path) -> None:
+    clock = Clock()
+    plan = FreePlan(clock, refund=True)
+    first = run_on(plan, clock, 1200, [], tmp_path / "trace.part")
+    assert len(plan.prompts) > first.iterations_used + 1, "some calls were condensations"
+    replay = Replay(tmp_path / "trace.part")
+    stand_in: Any = replay.llm
+    again = run_react_loop(
+        replay.query, config=replay.config, llm=stand_in, search=stand_in, fetcher=stand_in, resume=replay.journal
+    )
+    assert (again.summary, again.stop_reason, again.usage) == (first.summary, first.stop_reason, first.usage)
+    assert (again.llm_provider, again.model, again.cost_usd) == (first.llm_provider, first.model, first.cost_usd)
