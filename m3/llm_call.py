@@ -97,8 +97,7 @@ class ModelCall:
             self._facts.ledger.reserve(reserved, self._control.clock())
             try:
                 answer = self._endpoint.attempt(request, self._control.within(ATTEMPT_SECONDS), self._show)
-            except DeadlineReached:
-                self._facts.ledger.refused(reserved, None, None, self._control.clock())
+            except DeadlineReached:  # what was reserved stays so: the provider may be at work on it
                 fault = ProviderFault("timeout", f"no complete reply within {ATTEMPT_SECONDS:.0f} s")
                 if self._control.expired:
                     raise self._late(in_flight=True) from None

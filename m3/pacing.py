@@ -62,6 +62,8 @@ class RateLedger:
         """A reply came: what the provider's headers say is the truth; without them, what was billed."""
         limit = _whole(headers.get("x-ratelimit-limit-tokens"))
         remaining = _whole(headers.get("x-ratelimit-remaining-tokens"))
+        if limit and limit < billed:
+            limit = None  # what was served disproves it
         with self._lock:
             if limit:
                 if not self.limit:
@@ -76,7 +78,7 @@ class RateLedger:
         """A request was refused: it does not count, and the refusal says how full the bucket is."""
         with self._lock:
             self._set(max(0.0, self._used_at(now) - reserved), now)
-            if limit and limit.kind in ("TPM", "") and limit.limit:
+            if limit and limit.kind == "TPM" and limit.limit:
                 self.limit = limit.limit
                 if limit.used:
                     self._set(float(limit.used), now)

@@ -76,6 +76,12 @@ def test_a_limit_of_the_day_blocks_but_does_not_become_the_limit_of_the_minute()
     assert wait == pytest.approx(936.8) and limit is not None and limit.kind == "TPD" and ledger.limit == 0
 
 
+def test_a_limit_that_a_served_request_disproves_is_not_believed() -> None:
+    ledger = RateLedger()
+    ledger.settle(0, 5_000, {"x-ratelimit-limit-tokens": "60", "x-ratelimit-remaining-tokens": "59"}, 0.0)
+    assert ledger.limit == 0
+
+
 def test_without_headers_what_was_billed_counts() -> None:
     ledger = RateLedger()
     ledger.limit = 8_000
