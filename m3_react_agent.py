@@ -499,30 +499,21 @@ def _shrink(state: RunState, run: Run, fits: int) -> bool:
     # The memory counts in its own estimate; the provider's count differs by this ratio.
     ratio = max(0.25, state.budget.counter.expected(memory.render()) / max(1, before))
     run.emit(NoticeEvent(f"the prompt must shrink to {fits:,} tokens: older turns are condensed"))
-    memory.prune_to(int(fits * SHRINK_TO / ratio), *_condensers(state, run, surely=True))
+    memory.prune_to(int(fits * SHRINK_TO / ratio), *_condensers(state, run))
     return memory.tokens < before
 
 
-def _condensers(
-    state: RunState, run: Run, *, surely: bool = False
-) -> tuple[Callable[[str, int], str | None], Callable[[], str]]:
-    """The two functions that memory prunes with: `condense(notes, most words)` and `facts()`.
-
-    surely: where the model cannot condense, a rule does; otherwise None leaves the history as it was.
-    """
-    from m3.condense import clipped, notes_by_rule
+def _condensers(state: RunState, run: Run) -> tuple[Callable[[str, int], str | None], Callable[[], str]]:
+    """The two functions that memory prunes with: `condense(notes, most words)`, None on failure, and `facts()`."""
     from m3.prompts import condense_messages, source_header
     from m3.reply_text import visible_text
 
     def condense(notes: str, most_words: int) -> str | None:
         try:
-            if state.model.prompt_limit:
-                notes = clipped(notes, int(state.model.prompt_limit * SHRINK_TO))
-            text = visible_text(_ask(state, run, condense_messages(state.query, notes, most_words)).text)
+            return visible_text(_ask(state, run, condense_messages(state.query, notes, most_words)).text)
         except LLMError as problem:
             run.emit(NoticeEvent(f"the model could not condense the notes: {problem}"))
-            text = ""
-        return text or (notes_by_rule(notes, most_words) if surely else None)
+            return None
 
     def facts() -> str:
         return "\n".join(source_header(source) for source in state.tools.tracker.sources)

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -10,13 +13,11 @@ from hypothesis import strategies as st
 
 import config
 from m3.budget import PromptCounter, TokenBudget, oddity
-from m3.condense import clipped, notes_by_rule
 from m3.llm_errors import RateLimit, classify, seconds_of
 from m3.pacing import ModelFacts, RateLedger
 from m3.pricing import PRICES, cost_of
 from m3.records import Message, Usage
 from m3.reply_text import VisibleStream, visible_text
-from m3.words import estimate_tokens
 
 
 def said(*texts: str) -> list[Message]:
@@ -233,16 +234,12 @@ def test_long_text_is_shown_while_it_comes() -> None:
     assert sum(map(len, shown)) > 250 and "".join(shown) + stream.close() == visible_text("Oolong is a tea. " * 20)
 
 
-def test_notes_shrink_by_rule_to_what_was_done_and_read() -> None:
-    notes = (
-        'Thought: go\nAction: search\nAction Input: {"query": "tea"}\nObservation: R1. x\n'
-        "[Source 1] Oolong (tea.example)\nlong passage"
-    )
-    assert notes_by_rule(notes, 200).splitlines() == [
-        "Thought: go",
-        "Action: search",
-        'Action Input: {"query": "tea"}',
-        "[Source 1] Oolong (tea.example)",
-    ]
-    assert estimate_tokens(clipped("word " * 4_000, 500)) <= 502
-    assert clipped("short", 500) == "short"
+def test_the_packages_of_the_providers_are_not_loaded_before_a_model_is_asked() -> None:
+    code = """
+import sys
+from config import load_config
+from m3_react_agent import build_llm_client
+build_llm_client(load_config({"GROQ_API_KEY": "gsk_1234567", "LLM_FALLBACK": "openai", "OPENAI_API_KEY": "sk-1234567"}))
+sys.exit(sum(name in sys.modules for name in ("groq", "openai", "anthropic", "httpx", "httpx2")))
+"""
+    assert subprocess.run([sys.executable, "-c", code], cwd=Path(config.__file__).parent, check=False).returncode == 0
