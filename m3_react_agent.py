@@ -32,13 +32,12 @@ from m3.records import (
     RunControl,
     Source,
     Step,
-    TextDelta,
     ThoughtEvent,
-    Usage,
 )
 from m3.untrusted import neutralise, safe_line, safe_report
 
 if TYPE_CHECKING:
+    from m3.asking import Asking
     from m3.budget import TokenBudget
     from m3.fetch import Fetcher
     from m3.grounding import GroundingReport
@@ -86,7 +85,6 @@ FAILED_SEARCHES = 3  # in a row, without an engine that answered, end the loop
 KEYED = ("groq", "openai", "anthropic")  # providers that are services outside
 SHRINKS = 3  # times that one turn's prompt is condensed because it cannot run at the provider
 SHRINK_TO = 0.6  # of what fits: condensed in one jump, so that the next turns need not be
-MIN_OUTPUT_TOKENS = 200  # a call that could not even write this much is not made
 REPORT_PROMPT_TOKENS = 4_000  # of passages in the prompt of the report
 NO_SOURCES_USED = "no sources used"  # the note of an answer from the conversation alone, which is not remembered
 REPORT_PASSAGE_TOKENS = 900  # of them, the most for one source
@@ -126,6 +124,8 @@ class RunState:
     memory: ShortTermMemory
     tools: ToolSuite
     budget: TokenBudget
+    model: Asking  # through which every call goes
+    warnings: list[str]
     steps: list[Step] = field(default_factory=list)
     iterations: int = 0
     decision: ParsedStep | None = None
@@ -136,13 +136,6 @@ class RunState:
     draft: str = ""
     changes: tuple[Change, ...] = ()  # what was mended in the draft
     dead_tags: dict[str, tuple[int, ...]] = field(default_factory=dict)  # sentences that cite what was never read
-    last_prompt: list[Message] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
-    asked: tuple[str, str] = ("", "")  # the provider and model that answered last
-    providers: list[str] = field(default_factory=list)  # all that were asked
-    failover: list[str] = field(default_factory=list)  # what was said when another provider took over
-    prompt_limit: int = 0  # tokens a prompt may have at that model; 0 for unknown
-    window: int = 0  # tokens after which a server was seen to cut prompts; 0 for none
     model_gone: bool = False  # the model failed, and asking it for the report would fail too
 
 
@@ -226,8 +219,8 @@ def _begin(
     journal: Journal,
 ) -> tuple[Run, RunState, ResearchStore]:
     from m3 import prompts
+    from m3.asking import Asking
     from m3.budget import TokenBudget, time_reserve
-    from m3.pricing import price_of
     from m3.provenance import Provenance
     from memory_integration import PastResearch, ShortTermMemory, build_memory
     from tools import ToolSuite, build_tools
@@ -256,6 +249,9 @@ def _begin(
         {"role": "system", "content": prompts.system_prompt(table, run.today, run.fence, leads)},
         {"role": "user", "content": prompts.question_prompt(query)},
     ]
+    budget = TokenBudget(config.limits.max_tokens, max_cost_usd=config.models.max_cost_usd)
+    # What the settings warn of is true of this run only if it uses the model they chose.
+    warnings = list(config.warnings) if run.llm.provider == config.llm_provider else []
     state = RunState(
         query=query,
         memory=ShortTermMemory(config.memory.short_term_token_budget, head),
@@ -269,13 +265,10 @@ def _begin(
             leads=[url for p in past for url in p.urls],
             provenance=Provenance(allow_unseen=config.fetch.allow_unseen_urls),
         ),
-        budget=TokenBudget(config.limits.max_tokens, max_cost_usd=config.models.max_cost_usd),
-        # What the settings warn of is true of this run only if it uses the model they chose.
-        warnings=list(config.warnings) if run.llm.provider == config.llm_provider else [],
-        asked=(getattr(run.llm, "provider", "custom"), getattr(run.llm, "model", "") or ""),
+        budget=budget,
+        model=Asking(run.llm, config.models, budget, journal, control, run.loop_control, emit, warnings),
+        warnings=warnings,
     )
-    if config.models.max_cost_usd is not None and price_of(*state.asked) is None:
-        state.warnings.append(f"MAX_COST_USD cannot be kept: the price of {' '.join(state.asked)} is unknown.")
     if past:
         asked = "; ".join(f"{safe_line(p.query, 120)!r} ({p.stored_at[:10]})" for p in past)
         state.warnings.append(f"Earlier research was given to the model as leads, not as evidence: {asked}.")
@@ -335,30 +328,7 @@ def _limit_hit(state: RunState, run: Run, before_tool: bool) -> str:
         return "max_wall_clock_time"
     if not before_tool and state.iterations >= run.config.limits.max_iterations:
         return "max_iterations"
-    if state.budget.cost_left <= state.budget.cost_reserve:
-        return "max_cost"
-    if state.budget.left <= state.budget.reserve:
-        return "max_tokens"
-    if before_tool:
-        return ""
-    room, bound = _output_room(state, state.memory.render())
-    return bound if room < MIN_OUTPUT_TOKENS else ""
-
-
-def _output_room(state: RunState, messages: Sequence[Message], *, for_report: bool = False) -> tuple[int, str]:
-    """Tokens that a reply to these messages may take without the run passing a bound, and that bound's name."""
-    from m3.pricing import price_of
-
-    budget = state.budget
-    prompt = budget.upper_estimate(messages)
-    room = budget.left - (0 if for_report else budget.reserve) - prompt
-    price = price_of(*state.asked)
-    if budget.max_cost_usd is None or price is None:
-        return room, "max_tokens"
-    dollars = budget.cost_left - (0.0 if for_report else budget.cost_reserve)
-    dollars -= prompt * max(price.prompt, price.cache_write) / 1e6
-    affordable = int(dollars * 1e6 / price.completion) if price.completion else room
-    return (affordable, "max_cost") if affordable < room else (room, "max_tokens")
+    return state.model.exhausted(None if before_tool else state.memory.render())
 
 
 def _ask(
@@ -368,116 +338,7 @@ def _ask(
 
     for_report: may use what is reserved for the report; show: its text is the report and is shown as it comes.
     """
-    room, bound = _output_room(state, messages, for_report=for_report)
-    if room < MIN_OUTPUT_TOKENS:
-        raise OutOfBudgetError(bound)
-    max_output_tokens = min(run.config.models.max_output_tokens, room)
-    allowance = room + state.budget.upper_estimate(messages)
-    shared = _shared_prefix(state.last_prompt, messages)
-    request = {"after": shared, "messages": list(messages[shared:])}
-    state.last_prompt = list(messages)
-    try:
-        reply = run.journal.perform(
-            "model",
-            request,
-            Completion,
-            lambda: _complete(run, messages, max_output_tokens, allowance, for_report, show),
-        )
-    except LLMError as problem:
-        _book_waste(state, problem.usage)
-        raise
-    _book(state, messages, reply)
-    return reply
-
-
-def _complete(
-    run: Run, messages: Sequence[Message], max_output_tokens: int, allowance: int, for_report: bool, show: bool
-) -> Completion:
-    """The call itself. allowance: tokens that all its attempts together may take."""
-    more: dict[str, Any] = {"token_allowance": allowance} if getattr(run.llm, "takes_allowance", False) else {}
-    shown = _ReportText(run.emit) if for_report and show else None
-    try:
-        reply = run.llm.complete(
-            messages,
-            max_output_tokens=max_output_tokens,
-            control=run.control if for_report else run.loop_control,
-            on_text=shown,
-            **more,
-        )
-    except LLMError:
-        raise
-    except Exception as problem:  # a caller's own client may raise anything; the run must still end well
-        raise LLMError(f"the model call failed: {type(problem).__name__}: {problem}") from problem
-    if shown is not None:
-        shown.close()
-    return reply
-
-
-def _shared_prefix(earlier: Sequence[Message], messages: Sequence[Message]) -> int:
-    """How many messages the prompt has in common with the one before: the trace keeps only the rest."""
-    count = 0
-    for old, new in zip(earlier, messages, strict=False):
-        if old != new:
-            break
-        count += 1
-    return count
-
-
-class _ReportText:
-    """Shows the report while it is written: without the reasoning and the marks that no reader should see."""
-
-    def __init__(self, emit: EventHook) -> None:
-        from m3.reply_text import VisibleStream
-
-        self._emit, self._stream = emit, VisibleStream()
-
-    def __call__(self, text: str) -> None:
-        self._send(self._stream.feed(text))
-
-    def close(self) -> None:
-        self._send(self._stream.close())
-
-    def _send(self, text: str) -> None:
-        if text:
-            self._emit(TextDelta(text))
-
-
-def _book(state: RunState, messages: Sequence[Message], reply: Completion) -> None:
-    """Count what a call cost, learn from it, and say what is odd about it."""
-    from m3.budget import oddity
-    from m3.pricing import cost_of
-
-    _book_waste(state, reply.wasted)
-    state.asked = (reply.provider or state.asked[0], reply.model or state.asked[1])
-    bounds = [bound for bound in (reply.prompt_limit, state.window) if bound]
-    state.prompt_limit = min(bounds, default=0)
-    state.providers.append(state.asked[0])
-    state.failover += reply.notes
-    cost = cost_of(*state.asked, reply.usage)
-    odd = oddity(state.budget.counter, messages, reply.usage)
-    if odd and not any(warning.startswith(odd.warning[:20]) for warning in state.warnings):
-        state.warnings.append(odd.warning)
-    if odd and odd.window:
-        state.budget.add(reply.usage, cost)  # a count of a part teaches nothing about the whole
-        state.window = state.prompt_limit = min(state.prompt_limit or odd.window, odd.window)
-    else:
-        state.budget.book(messages, reply.usage, cost)
-
-
-def _book_waste(state: RunState, usage: Usage) -> None:
-    from m3.pricing import cost_of
-
-    if usage.total:
-        state.budget.add(usage, cost_of(*state.asked, usage))
-
-
-class OutOfBudgetError(LLMError):
-    """The call was not made: it could have passed a bound. `bound` is the stop reason."""
-
-    def __init__(self, bound: str) -> None:
-        what = "money" if bound == "max_cost" else "tokens"
-        super().__init__(f"no call fits into what is left of the {what}", kind=bound)
-        self.bound = bound
+    return state.model.ask(messages, for_report=for_report, show=show)
 
 
 # --- the phases ------------------------------------------------------------------------------------------
@@ -489,9 +350,6 @@ def thought_and_action_phase(state: RunState, run: Run) -> RunState:
     state.iterations += 1
     try:
         step = _decide(state, run)
-    except OutOfBudgetError as problem:
-        state.stop_reason = problem.bound
-        return state
     except LLMError as problem:
         return _model_failed(state, run, problem)
     if step.tool is None:
@@ -512,8 +370,10 @@ def thought_and_action_phase(state: RunState, run: Run) -> RunState:
 
 
 def _model_failed(state: RunState, run: Run, problem: LLMError) -> RunState:
-    """End the loop because the model cannot be asked on: by a signal, by the clock, or by a fault that is told."""
-    if problem.kind == "interrupted" or run.control.stopped:
+    """End the loop because the model cannot be asked on: by a bound, a signal, or a fault that is told."""
+    if problem.kind in ("max_tokens", "max_cost"):
+        state.stop_reason = problem.kind
+    elif problem.kind == "interrupted" or run.control.stopped:
         state.stop_reason = "interrupted"
     elif problem.kind == "deadline" or run.loop_control.expired:
         state.stop_reason = "max_wall_clock_time"
@@ -631,8 +491,8 @@ def _budget_text(state: RunState, run: Run) -> str:
 def _prune(state: RunState, run: Run) -> None:
     """Condense old turns when the conversation has grown past its budget, or past what the model's provider runs."""
     prompt = state.memory.render()
-    if state.prompt_limit and state.budget.counter.likely_most(prompt) > state.prompt_limit:
-        _shrink(state, run, state.prompt_limit)
+    if state.model.prompt_limit and state.budget.counter.likely_most(prompt) > state.model.prompt_limit:
+        _shrink(state, run, state.model.prompt_limit)
     elif state.memory.prune_if_needed(*_condensers(state, run)):
         run.emit(NoticeEvent("older turns were condensed into notes"))
 
@@ -644,30 +504,21 @@ def _shrink(state: RunState, run: Run, fits: int) -> bool:
     # The memory counts in its own estimate; the provider's count differs by this ratio.
     ratio = max(0.25, state.budget.counter.expected(memory.render()) / max(1, before))
     run.emit(NoticeEvent(f"the prompt must shrink to {fits:,} tokens: older turns are condensed"))
-    memory.prune_to(int(fits * SHRINK_TO / ratio), *_condensers(state, run, surely=True))
+    memory.prune_to(int(fits * SHRINK_TO / ratio), *_condensers(state, run))
     return memory.tokens < before
 
 
-def _condensers(
-    state: RunState, run: Run, *, surely: bool = False
-) -> tuple[Callable[[str, int], str | None], Callable[[], str]]:
-    """The two functions that memory prunes with: `condense(notes, most words)` and `facts()`.
-
-    surely: where the model cannot condense, a rule does; otherwise None leaves the history as it was.
-    """
-    from m3.condense import clipped, notes_by_rule
+def _condensers(state: RunState, run: Run) -> tuple[Callable[[str, int], str | None], Callable[[], str]]:
+    """The two functions that memory prunes with: `condense(notes, most words)`, None on failure, and `facts()`."""
     from m3.prompts import condense_messages, source_header
     from m3.reply_text import visible_text
 
     def condense(notes: str, most_words: int) -> str | None:
         try:
-            if state.prompt_limit:
-                notes = clipped(notes, int(state.prompt_limit * SHRINK_TO))
-            text = visible_text(_ask(state, run, condense_messages(state.query, notes, most_words)).text)
+            return visible_text(_ask(state, run, condense_messages(state.query, notes, most_words)).text)
         except LLMError as problem:
             run.emit(NoticeEvent(f"the model could not condense the notes: {problem}"))
-            text = ""
-        return text or (notes_by_rule(notes, most_words) if surely else None)
+            return None
 
     def facts() -> str:
         return "\n".join(source_header(source) for source in state.tools.tracker.sources)
@@ -677,13 +528,14 @@ def _condensers(
 
 def synthesis_phase(state: RunState, run: Run) -> RunState:
     """Write the report from the passages of the pages read: by the model, or by copying where it cannot be asked."""
+    from m3.budget import MIN_OUTPUT
     from m3.extractive import Evidence, extractive_summary
     from m3.grounding import rank_passages
 
     sources = state.tools.tracker.sources
     if not sources:
         return state
-    fits = (state.budget.left - MIN_OUTPUT_TOKENS) // 3
+    fits = (state.budget.left - MIN_OUTPUT) // 3
     share = max(80, min(REPORT_PASSAGE_TOKENS, min(REPORT_PROMPT_TOKENS, fits) // len(sources)))
     chosen = [(source, rank_passages(state.query, source.page, share)) for source in sources]
     usable = not state.model_gone and state.stop_reason != "interrupted"
@@ -781,9 +633,9 @@ def _finish(state: RunState, run: Run, started: float) -> FinalOutput:
         iterations_used=state.iterations,
         tokens_consumed=state.budget.spent,
         elapsed_seconds=run.control.clock() - started,
-        llm_provider=state.asked[0],
+        llm_provider=state.model.asked[0],
         search_provider=run.config.search_provider,
-        model=state.asked[1],
+        model=state.model.asked[1],
         warnings=tuple(dict.fromkeys(state.warnings)),
         steps=tuple(state.steps),
         ledger=tuple(state.tools.ledger),
@@ -795,9 +647,11 @@ def _finish(state: RunState, run: Run, started: float) -> FinalOutput:
         disagreements=disagreements(grounding, pages),
         usage=state.budget.usage,
         cost_usd=None if state.budget.unpriced_calls else state.budget.cost_usd,
-        failover=tuple(state.failover),
+        failover=tuple(state.model.failover),
         services=tuple(
-            dict.fromkeys([*services_asked(run.config, state.tools.asked), *(p for p in state.providers if p in KEYED)])
+            dict.fromkeys(
+                [*services_asked(run.config, state.tools.asked), *(p for p in state.model.providers if p in KEYED)]
+            )
         ),
         engines=tuple(state.tools.engines),
     )

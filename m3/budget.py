@@ -13,6 +13,7 @@ RESERVE_SHARE, RESERVE_MOST = 0.15, 6_000  # tokens kept for the report
 TIME_RESERVE_SHARE, TIME_RESERVE_MOST = 0.20, 45.0  # seconds kept for the report
 ODD_FACTOR = 4  # a count above this multiple of the estimate is told
 CUT_SHARE, CUT_LEAST = 0.6, 2_500  # a count below this share of an estimate of at least so many tokens is told
+MIN_OUTPUT = 200  # tokens; a call that could not even write this much is not made
 MESSAGE_OVERHEAD = 16  # bytes a message costs beyond its text (roles and separators)
 
 

@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from m3.budget import PromptCounter
+from m3.budget import MIN_OUTPUT, PromptCounter
 from m3.llm_errors import BILLED, FATAL, RETRIED, ProviderFault, RateLimit
 from m3.llm_wire import Reply
-from m3.pacing import MIN_OUTPUT, ModelFacts
+from m3.pacing import TURN_OUTPUT, ModelFacts
 from m3.records import Completion, LLMError, Message, RunControl, Usage
 from m3.words import estimate_tokens
 from m3.worker import DeadlineReached
@@ -23,7 +23,6 @@ ATTEMPTS = 5  # of one call, counting only those that failed for no reason of ou
 BILLED_ATTEMPTS = 3  # of them, those that the provider may have billed
 BACKOFF_FIRST, BACKOFF_MOST = 0.5, 20.0  # seconds; the upper ends of the jitter
 ATTEMPT_SECONDS = 120.0  # one attempt; a silent server must leave time for another
-USEFUL_OUTPUT = 1_000  # tokens; more is no reason to wait for a rate limit while a turn of the loop is written
 COUNTDOWN = 10.0  # seconds between two lines about a wait
 
 
@@ -83,23 +82,25 @@ class ModelCall:
         self._on_text, self._allowance, self._react = on_text, token_allowance, react
         self._use_stop = True
         self._raised_output = False
+        self._shown = False
         self._failures = self._billed_failures = self._mended = 0
         self._wasted = Usage()
 
     def run(self) -> Completion:
         """Try until there is a reply that can be used, or a reason to give up."""
         while True:
+            if self._control.expired:
+                raise self._late(in_flight=False)
             output = self._pace(self._output_that_fits())
             request = Request(self._messages, output, self._react, self._on_text is not None, self._use_stop)
             reserved = self._prompt_tokens() + output
             self._facts.ledger.reserve(reserved, self._control.clock())
             try:
                 answer = self._endpoint.attempt(request, self._control.within(ATTEMPT_SECONDS), self._show)
-            except DeadlineReached:
-                self._facts.ledger.refused(reserved, None, None, self._control.clock())
+            except DeadlineReached:  # what was reserved stays so: the provider may be at work on it
                 fault = ProviderFault("timeout", f"no complete reply within {ATTEMPT_SECONDS:.0f} s")
                 if self._control.expired:
-                    raise self._late() from None
+                    raise self._late(in_flight=True) from None
                 self._after(fault, reserved, output)
             except ProviderFault as fault:
                 done = self._after(fault, reserved, output)
@@ -112,6 +113,7 @@ class ModelCall:
 
     def _show(self, text: str) -> None:
         if self._on_text is not None:
+            self._shown = True
             self._on_text(text)
 
     # --- sizes and pacing
@@ -124,6 +126,8 @@ class ModelCall:
         facts, output = self._facts, self._most_output
         if facts.output_cap:
             output = min(output, facts.output_cap)
+        if self._allowance is not None and self._wasted.total:
+            output = max(MIN_OUTPUT, min(output, self._allowance - self._wasted.total - self._prompt_tokens()))
         bounds = [bound for bound in (facts.ledger.limit, facts.context) if bound]
         if not bounds:
             return output
@@ -131,7 +135,7 @@ class ModelCall:
         least = min(MIN_OUTPUT, output)
         left = room - self._endpoint.counter.likely_most(self._messages)
         if left < least:
-            raise self._too_large(room - max(least, min(output, USEFUL_OUTPUT)), f"{room:,} tokens")
+            raise self._too_large(room - max(least, min(output, TURN_OUTPUT)), f"{room:,} tokens")
         return min(output, left)
 
     def _too_large(self, fits: int, bound: str) -> LLMError:
@@ -146,7 +150,7 @@ class ModelCall:
         prompt = self._endpoint.counter.likely_most(self._messages)
         if self._react and ledger.limit:
             free = int(ledger.limit - ledger.used(now)) - prompt
-            output = min(output, max(free, USEFUL_OUTPUT))
+            output = min(output, max(free, TURN_OUTPUT))
         self._wait_for_limit(*ledger.wait(prompt + output, now))
         return output
 
@@ -163,7 +167,7 @@ class ModelCall:
                 usage=self._wasted,
             )
         if not self._sleep(wait, f"for {of}"):
-            raise self._late()
+            raise self._late(in_flight=False)
 
     def _sleep(self, seconds: float, why: str) -> bool:
         """Wait with a visible countdown. False when the run ended meanwhile."""
@@ -177,17 +181,19 @@ class ModelCall:
             left -= step
         return True
 
-    def _late(self) -> LLMError:
-        # What was sent may be billed although no reply was read.
+    def _late(self, *, in_flight: bool) -> LLMError:
+        """The run is over. What was sent may be billed although no reply was read."""
         kind = "interrupted" if self._control.stopped else "deadline"
         cause = "the run was stopped" if self._control.stopped else "the run's time was over"
-        usage = self._wasted + Usage(self._prompt_tokens(), estimated=True)
+        usage = self._wasted + (Usage(self._prompt_tokens(), estimated=True) if in_flight else Usage())
         return LLMError(f"{self._endpoint.title} had not answered when {cause}", kind=kind, usage=usage)
 
     # --- after an attempt
 
     def _after(self, fault: ProviderFault, reserved: int, output: int) -> Completion | None:
         """Mend or wait, so that the next attempt may go on; or return the text in the refusal; or raise."""
+        if self._shown:
+            self._on_text = None  # people have seen a part of it already; the whole comes at the end
         now = self._control.clock()
         self._facts.ledger.refused(reserved if fault.kind not in BILLED else 0, fault.limit, fault.wait, now)
         if fault.kind == "failed_generation" and fault.generated.strip():
@@ -254,7 +260,7 @@ class ModelCall:
             raise self._given_up(fault)
         self._control.tell(f"{self._endpoint.title}: {fault}; trying again in {wait:.1f} s")
         if not self._sleep(wait, "before the next attempt") or self._control.expired:
-            raise self._late()
+            raise self._late(in_flight=False)
 
     def _backoff(self) -> float:
         """Full jitter: uniform between 0 and a bound that doubles with each failure."""

@@ -320,6 +320,14 @@ class OpenAILLMClient(ProviderClient):
 
     title = "OpenAI"
 
+    def advice(self, fault: ProviderFault) -> str:
+        if fault.kind == "not_found" and self._is_own_server:
+            return (
+                f"{self.title} has no model {self.model} ({fault.status}): set OPENAI_MODEL, or check OPENAI_BASE_URL, "
+                f"which ends in /v1 as a rule. {redact(str(fault))}"
+            )
+        return super().advice(fault)
+
     def _clean_base_url(self, base_url: str | None) -> str:
         url = (base_url or "https://api.openai.com/v1").rstrip("/")
         return re.sub(r"/chat/completions$", "", url)
@@ -448,11 +456,12 @@ class FallbackLLMClient:
                     max_output_tokens=max_output_tokens,
                     control=control,
                     on_text=on_text,
-                    token_allowance=token_allowance,
+                    token_allowance=None if token_allowance is None else token_allowance - wasted.total,
                 )
             except LLMError as problem:
                 wasted = problem.usage = wasted + problem.usage
                 if problem.kind in self._CALLERS_FAULTS or self._at + 1 >= len(self._clients) or control.expired:
+                    problem.args = (" Before that: ".join([str(problem), *notes]),)
                     raise
                 notes = (*notes, self._switch(problem))
                 control.tell(notes[-1])

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import math
 import re
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 from typing import Any, Literal, TypeAlias
 
 from m3.records import Usage
@@ -168,7 +170,7 @@ def classify(status: int, body: Any, headers: Mapping[str, str] | None = None) -
     if status in (400, 404, 422) and ("context_length" in words or _CONTEXT.search(message)):
         size = _CONTEXT_SIZE.search(message)
         return fault("too_large", cap=int(size[1]) if size else 0)
-    if "insufficient_quota" in words or "billing" in kind or status == 402:
+    if "insufficient_quota" in words or "billing" in kind or "credit balance" in words or status == 402:
         return fault("billing")
     if status == 429 or "rate_limit" in code or kind == "rate_limit_error":
         return fault("rate_limit", limit=limit, wait=wait)
@@ -210,11 +212,21 @@ def _limit_of(message: str) -> RateLimit | None:
     return RateLimit(kind, *numbers)
 
 
+def _seconds_until(date: str) -> float | None:
+    """Seconds until an HTTP date, the other form that Retry-After may have."""
+    try:
+        return max(0.0, parsedate_to_datetime(date).timestamp() - time.time())
+    except ValueError:
+        return None
+
+
 def _wait_of(headers: Mapping[str, str], message: str, limit: RateLimit | None) -> float | None:
     """What the provider asks to wait: its header, its sentence, or what its figures come to; the longest of them."""
     again = _AGAIN.search(message)
+    milliseconds = seconds_of(headers.get("retry-after-ms", ""))
     said = [
-        seconds_of(headers.get("retry-after", "")),
+        seconds_of(headers.get("retry-after", "")) or _seconds_until(headers.get("retry-after", "")),
+        milliseconds / 1_000 if milliseconds is not None else None,
         seconds_of(again[1]) if again else None,
         limit.wait() if limit and limit.requested else None,
     ]

@@ -15,7 +15,7 @@ from m3.llm_errors import ProviderFault, classify
 from m3.records import Usage
 
 MAX_BODY = 8_000_000  # bytes; a completion of 65,536 tokens with its reasoning is far below
-MAX_TEXT = 400_000  # characters of one reply that are kept
+MAX_TEXT = 100_000  # characters of one reply that are kept; the rest of a longer one is cut off
 
 
 @dataclass
@@ -57,7 +57,8 @@ def read_reply(
             if piece and on_text is not None:
                 on_text(piece)
             if len(reader.reply.text) + len(reader.reply.reasoning) > MAX_TEXT:
-                raise ProviderFault("broken_reply", "the reply is larger than any that was asked for")
+                reader.reply.finish_reason = "length"  # it does not keep to what it was asked for: read no further
+                break
     else:
         reader.whole(_checked(_json(_limited(chunks), content_type)))
     reply = reader.reply
@@ -65,7 +66,7 @@ def read_reply(
         raise ProviderFault("broken_reply", "the reply broke off: it has no finish_reason", usage=reply.usage)
     if reply.finish_reason == "error":
         raise ProviderFault("broken_reply", "the provider ended the reply with an error", usage=reply.usage)
-    reply.text = reply.text[:MAX_TEXT]
+    reply.text, reply.reasoning = reply.text[:MAX_TEXT], reply.reasoning[:MAX_TEXT]
     return reply
 
 

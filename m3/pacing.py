@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from m3.llm_errors import RateLimit, seconds_of
 
 MINUTE = 60.0
-MIN_OUTPUT = 300  # tokens; less than this no turn can be written in
+TURN_OUTPUT = 1_000  # tokens that a turn of the loop with some reasoning needs; to have more it does not wait
 
 
 class RateLedger:
@@ -62,6 +62,8 @@ class RateLedger:
         """A reply came: what the provider's headers say is the truth; without them, what was billed."""
         limit = _whole(headers.get("x-ratelimit-limit-tokens"))
         remaining = _whole(headers.get("x-ratelimit-remaining-tokens"))
+        if limit and limit < billed:
+            limit = None  # what was served disproves it
         with self._lock:
             if limit:
                 if not self.limit:
@@ -76,7 +78,7 @@ class RateLedger:
         """A request was refused: it does not count, and the refusal says how full the bucket is."""
         with self._lock:
             self._set(max(0.0, self._used_at(now) - reserved), now)
-            if limit and limit.kind in ("TPM", "") and limit.limit:
+            if limit and limit.kind == "TPM" and limit.limit:
                 self.limit = limit.limit
                 if limit.used:
                     self._set(float(limit.used), now)
@@ -108,7 +110,7 @@ class ModelFacts:
     def max_prompt_tokens(self) -> int:
         """Tokens a prompt may have so that a turn of ordinary length fits beside it; 0 while no limit is known."""
         bounds = [bound for bound in (self.ledger.limit, self.context) if bound]
-        return max(1, min(bounds) - 3 * MIN_OUTPUT) if bounds else 0
+        return max(1, min(bounds) - TURN_OUTPUT) if bounds else 0
 
 
 _known: dict[tuple[str, str, str], ModelFacts] = {}

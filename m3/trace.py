@@ -79,7 +79,7 @@ class Replay:
             for name, value in (header.get("settings") or {}).items()
             if name in known
             and not known[name].metadata["secret"]
-            and name not in ("LLM_PROVIDER", "SEARCH_PROVIDER", "DOCS_DIR")
+            and name not in ("LLM_PROVIDER", "LLM_FALLBACK", "SEARCH_PROVIDER", "DOCS_DIR")
         }
         self.config = replace(
             config.load_config(env),

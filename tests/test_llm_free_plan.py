@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from config import load_config
+from m3.journal import Journal
 from m3.prompts import CONDENSE_MARK, SYNTHESIS_MARK
-from m3.records import Event, FetchedPage, NoticeEvent, RunControl, page_from_parts
+from m3.records import Event, FetchedPage, NoticeEvent, RunControl, SearchOutcome, page_from_parts
 from m3.report import FinalOutput
+from m3.trace import Replay, trace_header
 from m3_react_agent import run_react_loop
 from tests.provider import Asked, Clock, Play, chat, error, provider
 from tests.scripted import DictWeb, action
 
 TPM = 8_000
+QUESTION = "How is oolong tea made?"
 PARAGRAPH = (
     "Oolong tea is made in county {0} by withering the leaves for {1} hours and bruising them in baskets. "
     "Then the tea is made to oxidise until about {2} percent of each leaf of lot {0} has turned brown. "
@@ -28,6 +33,12 @@ class LongWeb(DictWeb):
 
     def __init__(self) -> None:
         super().__init__({f"https://tea.example/oolong-{n}": PARAGRAPH.format(n, n % 9, n % 80) for n in range(40)})
+
+    def search(self, query: str, *, max_results: int = 5, control: RunControl | None = None) -> SearchOutcome:
+        """Every search finds the next five pages."""
+        found = list(self._results())[5 * len(self.searched) :][:5]
+        self.searched.append(query)
+        return SearchOutcome(tuple(found), self.engine)
 
     def fetch(self, url: str, *, control: RunControl | None = None) -> FetchedPage:
         n = int(url.rsplit("-", 1)[-1])
@@ -86,10 +97,11 @@ class FreePlan:
         if CONDENSE_MARK in last:
             return "Oolong is partly oxidised [Source 1]; open: how it is roasted."
         self.turns += 1
-        if self.turns == 1:
-            return action("search", '{"query": "how is oolong tea made"}')
-        urls = ", ".join(f'"https://tea.example/oolong-{k}"' for k in range(4 * self.turns - 8, 4 * self.turns - 4))
-        return action("fetch", f'{{"urls": [{urls}]}}')
+        search, is_fetch = divmod(self.turns - 1, 2)
+        if not is_fetch:
+            return action("search", f'{{"query": "how is oolong tea made {search}"}}')
+        names = ", ".join(f'"R{n}"' for n in range(5 * search + 1, 5 * search + 5))
+        return action("fetch", f'{{"results": [{names}]}}')
 
 
 @pytest.mark.parametrize("refund", [True, False])
@@ -111,7 +123,7 @@ def test_ten_iterations_on_the_free_plan_end_with_an_answer_and_at_most_one_413(
     assert max(plan.prompts) <= TPM - 300
 
 
-def run_on(plan: FreePlan, clock: Clock, seconds: int, notices: list[str]) -> FinalOutput:
+def run_on(plan: FreePlan, clock: Clock, seconds: int, notices: list[str], trace: Path | None = None) -> FinalOutput:
     def listen(event: Event) -> None:
         if isinstance(event, NoticeEvent):
             notices.append(event.message)
@@ -123,12 +135,31 @@ def run_on(plan: FreePlan, clock: Clock, seconds: int, notices: list[str]) -> Fi
             "GROQ_BASE_URL": server.url,
             "MAX_WALL_CLOCK_SECONDS": str(seconds),
             "MAX_TOKENS": "200000",
+            "MEMORY_BACKEND": "none",
         }
+        config = load_config(env)
+        journal = Journal(trace)
+        journal.begin(trace_header(QUESTION, config, "openai/gpt-oss-120b"))
         return run_react_loop(
-            "How is oolong tea made?",
-            config=load_config(env),
+            QUESTION,
+            config=config,
+            resume=journal,
             search=web,
             fetcher=web,
             on_event=listen,
             control=clock.control(seconds),
         )
+
+
+def test_a_run_whose_prompts_had_to_shrink_replays_without_the_provider(tmp_path: Path) -> None:
+    clock = Clock()
+    plan = FreePlan(clock, refund=True)
+    first = run_on(plan, clock, 1200, [], tmp_path / "trace.part")
+    assert any(new < 0.6 * old for old, new in zip(plan.prompts, plan.prompts[1:], strict=False)), "it shrank once"
+    replay = Replay(tmp_path / "trace.part")
+    stand_in: Any = replay.llm
+    again = run_react_loop(
+        replay.query, config=replay.config, llm=stand_in, search=stand_in, fetcher=stand_in, resume=replay.journal
+    )
+    assert (again.summary, again.stop_reason, again.usage) == (first.summary, first.stop_reason, first.usage)
+    assert (again.llm_provider, again.model, again.cost_usd) == (first.llm_provider, first.model, first.cost_usd)

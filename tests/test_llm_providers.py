@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from email.utils import formatdate
 from typing import Any
 
 import pytest
@@ -102,6 +104,9 @@ CASES = [
     Case("429_that_does_not_fit_names_the_limit", "groq", [Play(error(TPD, "rate_limit_exceeded", "tokens"), 429)], fault="rate_limit", says=["TPD", "tokens per day", "200,000", "578 s", "300 s"]),
     Case("429_of_a_day_in_the_header", "anthropic", [Play({"type": "error", "error": {"type": "rate_limit_error", "message": "limit"}}, 429, {"retry-after": "86400"})], fault="rate_limit", says=["86400 s"]),
     Case("429_with_garbage_in_the_header", "groq", [Play(error("slow down"), 429, {"retry-after": "soon"}), OK], TURN, asked=2, slept=(0, 2)),
+    Case("429_in_milliseconds", "openai", [Play(error("slow down"), 429, {"retry-after-ms": "1500"}), OK], TURN, asked=2, slept=(1.5, 1.8)),
+    Case("429_until_a_date", "compatible", [Play(error("slow down"), 429, {"retry-after": formatdate(time.time() + 40, usegmt=True)}), OK], TURN, asked=2, slept=(0, 41)),
+    Case("credit_balance", "anthropic", [Play({"type": "error", "error": {"type": "invalid_request_error", "message": "Your credit balance is too low to access the Anthropic API."}}, 400)], fault="billing"),
     Case("429_for_ever", "compatible", [Play(error("slow down"), 429, {"retry-after": "2"})], fault="rate_limit", asked=5, slept=(8, 10)),
     Case("quota_is_no_rate_limit", "openai", [Play(error("You exceeded your current quota", "insufficient_quota", "insufficient_quota"), 429)], fault="billing", says=["OPENAI_API_KEY"]),
     # --- too large
@@ -159,6 +164,8 @@ CASES = [
     Case("a_list_for_a_body", "compatible", [Play(b"[1, 2]"), OK], TURN, asked=2, slept=(0, 1)),
     Case("content_as_parts", "compatible", [Play(chat([{"type": "text", "text": "hi"}]))], fault="broken_reply", asked=3, slept=(0, 4), says=["list of parts"]),
     Case("larger_than_memory", "compatible", [Play(chat("x" * 9_000_000))], fault="broken_reply", asked=3, slept=(0, 4), says=["MB"]),
+    Case("a_megabyte_is_cut", "compatible", [Play(chat("x" * 1_000_000))], "x" * 100_000),
+    Case("a_stream_without_end_is_cut", "compatible", [Play([delta("x" * 1_000)] * 200, cut=True)], "x" * 100_000, finish="length", stream=True),
     Case("content_filter", "openai", [Play(chat("", "content_filter"))], fault="refusal"),
     Case("anthropic_refusal", "anthropic", [Play(message(stop="refusal"))], fault="refusal"),
     # --- parameters
@@ -242,3 +249,33 @@ def check(case: Case, result: Completion | LLMError, server: Provider, clock: Cl
 
 def test_there_are_at_least_forty_behaviours_and_no_two_have_one_name() -> None:
     assert len({case.name for case in CASES}) == len(CASES) >= 40
+
+
+def test_what_one_run_learned_of_a_model_the_next_does_not_ask_again() -> None:
+    refusal = Play(error("Unsupported parameter: 'stop'", "unsupported_parameter", param="stop"), 400)
+    with provider([refusal, OK]) as server:
+        for _ in range(2):
+            client = OpenAILLMClient(None, "learning-model", base_url=f"{server.url}/v1")
+            client.complete(REACT, max_output_tokens=500, control=Clock().control())
+    assert [("stop" in asked.body) for asked in server.asked] == [True, False, False]
+
+
+def test_a_reply_that_broke_off_while_it_was_shown_is_asked_again_in_silence() -> None:
+    shown: list[str] = []
+    with provider([Play([delta("Oolong "), delta("is")], cut=True), Play(chat("Oolong is a tea."))]) as server:
+        client = make("groq", server.url)
+        reply = client.complete(REPORT, max_output_tokens=500, control=Clock().control(), on_text=shown.append)
+    assert (reply.text, shown) == ("Oolong is a tea.", ["Oolong ", "is"])
+    assert reply.wasted.total > 0, "the broken reply may have been billed"
+
+
+def test_no_attempt_is_made_that_the_tokens_of_the_run_do_not_allow() -> None:
+    with provider([Play(chat(TURN, None))]) as server, pytest.raises(LLMError) as caught:
+        make("groq", server.url).complete(REACT, max_output_tokens=300, control=Clock().control(), token_allowance=330)
+    assert len(server.asked) == 1 and caught.value.usage.total == 110
+
+
+def test_an_expired_run_asks_nobody() -> None:
+    with provider([OK]) as server, pytest.raises(LLMError) as caught:
+        make("groq", server.url).complete(REACT, max_output_tokens=300, control=Clock().control(0))
+    assert (server.asked, caught.value.kind, caught.value.usage.total) == ([], "deadline", 0)

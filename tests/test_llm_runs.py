@@ -232,6 +232,26 @@ def test_another_provider_takes_over_with_the_state_kept_and_the_metadata_say_so
     assert output.cost_usd is not None and output.cost_usd > 0
 
 
+def test_when_every_provider_fails_each_of_them_is_named() -> None:
+    with provider([Play(error("no"), 401)]) as server:
+        config = settings(
+            server.url,
+            LLM_FALLBACK="openai",
+            OPENAI_BASE_URL=f"{server.url}/v1",
+            OPENAI_MODEL="small",
+            SEARCH_PROVIDER="mock",
+        )
+        output = run(config, control=Clock().control())
+    assert (output.outcome, output.stop_reason) == ("failed", "provider_error") and len(server.asked) == 2
+    assert "OPENAI_API_KEY" in output.warnings[-1] and "GROQ_API_KEY" in output.warnings[-1]
+
+
+def test_a_path_that_is_wrong_is_told_apart_from_a_model_that_is_missing() -> None:
+    with provider([Play("<html>404</html>", 404)]) as server:
+        output = run(load_config({"OPENAI_BASE_URL": server.url, "OPENAI_MODEL": "small", "SEARCH_PROVIDER": "mock"}))
+    assert "OPENAI_BASE_URL" in output.warnings[-1] and "/v1" in output.warnings[-1]
+
+
 def test_without_another_provider_the_fall_over_changes_nothing(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="LLM_FALLBACK names 'openai' but OPENAI_API_KEY or OPENAI_BASE_URL"):
         load_config({"GROQ_API_KEY": KEY, "LLM_FALLBACK": "openai"})
