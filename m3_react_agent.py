@@ -34,7 +34,7 @@ from m3.records import (
     Step,
     ThoughtEvent,
 )
-from m3.untrusted import neutralise, safe_line, safe_report
+from m3.untrusted import foreign_line, neutralise, safe_line, safe_report
 
 if TYPE_CHECKING:
     from m3.asking import Asking
@@ -80,6 +80,7 @@ _LAZY = {
 
 CORRECTIONS = 2  # re-prompts for one unreadable turn
 UNREADABLE_TURNS = 3  # in a row end the loop
+RECALL_SECONDS = 2.0  # the most that long-term memory may hold up the start of a run
 REPEATS = 3  # the same action this often ends the loop
 FAILED_SEARCHES = 3  # in a row, without an engine that answered, end the loop
 KEYED = ("groq", "openai", "anthropic")  # providers that are services outside
@@ -222,7 +223,7 @@ def _begin(
     from m3.asking import Asking
     from m3.budget import TokenBudget, time_reserve
     from m3.provenance import Provenance
-    from memory_integration import PastResearch, ShortTermMemory, build_memory
+    from memory_integration import ShortTermMemory, build_memory
     from tools import ToolSuite, build_tools
 
     if search is None or fetcher is None:
@@ -243,7 +244,7 @@ def _begin(
         today=journal.perform("date", "", str, lambda: date.today().isoformat()),
         fence=journal.perform("fence", "", str, lambda: f"data-{secrets.token_hex(4)}"),
     )
-    past = journal.perform("recall", query, list[PastResearch], lambda: _recall(query, store, run))
+    past = _recalled(query, store, run)
     leads = "\n".join(prompts.lead(p.query, p.stored_at[:10], p.summary, p.urls) for p in past)
     head = [
         {"role": "system", "content": prompts.system_prompt(table, run.today, run.fence, leads)},
@@ -275,12 +276,24 @@ def _begin(
     return run, state, store
 
 
-def _recall(query: str, store: ResearchStore, run: Run) -> list[PastResearch]:
-    """Related earlier runs. A caller's own store may raise anything; the run then goes on without."""
+def _recalled(query: str, store: ResearchStore, run: Run) -> list[PastResearch]:
+    """Related earlier runs. A caller's own store may raise anything or hang; the run then goes on without."""
+    from m3.worker import DeadlineReached
+    from memory_integration import PastResearch
+
+    patience = run.loop_control.within(RECALL_SECONDS)
+
+    def recall() -> list[PastResearch]:
+        try:
+            return list(store.retrieve_related(query, control=patience))
+        except Exception as problem:  # noqa: BLE001
+            run.emit(NoticeEvent(f"memory: nothing was recalled: {type(problem).__name__}: {problem}"))
+            return []
+
     try:
-        return list(store.retrieve_related(query, control=run.loop_control))
-    except Exception as problem:  # noqa: BLE001
-        run.emit(NoticeEvent(f"memory: nothing was recalled: {type(problem).__name__}: {problem}"))
+        return run.journal.perform("recall", query, list[PastResearch], recall, patience)
+    except DeadlineReached:
+        run.emit(NoticeEvent("memory: nothing was recalled in time"))
         return []
 
 
@@ -460,13 +473,17 @@ def act_and_observe_phase(state: RunState, run: Run) -> RunState:
 
 
 def _run_tool(state: RunState, run: Run, step: ParsedStep) -> str:
+    from m3.worker import DeadlineReached
+
     before = len(state.tools.ledger)
     try:
         observation = state.tools.run(step.tool or "", step.args, run.loop_control)
     except DivergedError:
         raise
+    except DeadlineReached:
+        observation = "The action was given up: it did not end in the time that this run has for it."
     except Exception as problem:  # noqa: BLE001  tools given by a caller may raise anything
-        observation = f"The action failed: {type(problem).__name__}: {problem}"
+        observation = f"The action failed: {type(problem).__name__}: {foreign_line(str(problem))}"
         if step.tool == "search":
             state.failed_searches += 1
     # One search may leave several entries: each engine that failed before another one answered.

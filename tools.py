@@ -38,10 +38,14 @@ EXTRACT_TOKENS = 800  # of one page when the model asks for more of it
 class Perform(Protocol):
     """How an effect is carried out: `Journal.perform` records it, `directly` does not."""
 
-    def __call__(self, kind: str, request: Any, result_type: type[T], do: Callable[[], T]) -> T: ...
+    def __call__(
+        self, kind: str, request: Any, result_type: type[T], do: Callable[[], T], control: RunControl | None = None
+    ) -> T: ...
 
 
-def directly(kind: str, request: Any, result_type: type[T], do: Callable[[], T]) -> T:
+def directly(
+    kind: str, request: Any, result_type: type[T], do: Callable[[], T], control: RunControl | None = None
+) -> T:
     return do()
 
 
@@ -75,7 +79,7 @@ class ToolSuite:
         added = next((t for t in self.tools if t.name == name and t.handler), None)
         if added is not None and added.handler is not None:
             handler = added.handler
-            return neutralise(self.perform(f"tool {name}", dict(args), str, lambda: handler(args, self)))
+            return neutralise(self.perform(f"tool {name}", dict(args), str, lambda: handler(args, self), control))
         handlers: dict[str, Callable[[Mapping[str, Any], RunControl], str]] = {
             "search": self._search,
             "fetch": self._fetch,
@@ -97,6 +101,7 @@ class ToolSuite:
             query,
             SearchOutcome,
             lambda: self.search.search(query, max_results=RESULTS_PER_SEARCH, control=control),
+            control,
         )
         failures = outcome.failures or ((outcome,) if outcome.status not in ("ok", "no_results") else ())
         answered = outcome.answered or ((outcome.engine,) if outcome.engine and not failures else ())
@@ -178,7 +183,11 @@ class ToolSuite:
         if new:
             named = [url for url in new if self.provenance.is_named(url)]
             pages = self.perform(
-                "fetch", new, list[FetchedPage], lambda: fetch_pages(self.fetcher, new, control, user_named=named)
+                "fetch",
+                new,
+                list[FetchedPage],
+                lambda: fetch_pages(self.fetcher, new, control, user_named=named),
+                control,
             )
             for url, page in zip(new, pages, strict=True):
                 self.fetched[url] = page

@@ -12,6 +12,7 @@ from m3.journal import Journal
 from m3.pricing import cost_of, price_of
 from m3.records import Completion, EventHook, LLMError, Message, RunControl, TextDelta, Usage
 from m3.reply_text import VisibleStream
+from m3.worker import DeadlineReached
 
 if TYPE_CHECKING:
     from m3.llm_clients import LLMClient
@@ -93,8 +94,14 @@ class Asking:
         self._last_prompt = list(messages)
         try:
             reply = self.journal.perform(
-                "model", request, Completion, lambda: self._complete(messages, most, allowance, for_report, show)
+                "model",
+                request,
+                Completion,
+                lambda: self._complete(messages, most, allowance, for_report, show),
+                self.control if for_report else self.loop_control,
             )
+        except DeadlineReached:
+            raise LLMError("the model did not answer before the run had to go on") from None
         except LLMError as problem:
             self._book_waste(problem.usage)
             raise

@@ -19,7 +19,8 @@ from typing import Any, TypeVar
 
 import config
 from m3.codec import CodecError, from_plain, to_plain
-from m3.records import DivergedError, LLMError, TraceError, Usage
+from m3.records import DivergedError, LLMError, RunControl, TraceError, Usage
+from m3.worker import DeadlineReached, guarded
 
 SCHEMA_VERSION = 1
 T = TypeVar("T")
@@ -71,10 +72,19 @@ class Journal:
             return
         self._write({"schema": SCHEMA_VERSION, "version": config.VERSION, **header})
 
-    def perform(self, kind: str, request: Any, result_type: type[T], do: Callable[[], T]) -> T:
+    def perform(
+        self,
+        kind: str,
+        request: Any,
+        result_type: type[T],
+        do: Callable[[], T],
+        control: RunControl | None = None,
+    ) -> T:
         """The answer of the outside to `request`: from the record while there is one, else by `do`.
 
-        Raises DivergedError where the record holds something else, and LLMError where the recorded or real call did.
+        With `control`, `do` is left behind when the control has expired and it does not end by itself. Raises
+        DivergedError where the record holds something else, LLMError where the recorded or real call did, and
+        DeadlineReached for a call that was given up.
         """
         digest = _digest(request)
         if self.recorded and not self._matches(kind, digest, request):
@@ -88,7 +98,10 @@ class Journal:
         started = time.monotonic()
         number = len(self.effects) + 1
         try:
-            result = do()
+            result = do() if control is None else guarded(do, control)
+        except DeadlineReached:
+            self._keep(Effect(number, kind, digest, request, error={"given_up": True}, seconds=_since(started)))
+            raise
         except LLMError as problem:
             error = {
                 "message": str(problem),
@@ -97,11 +110,9 @@ class Journal:
                 "kind": problem.kind,
                 "fits": problem.fits,
             }
-            self._keep(Effect(number, kind, digest, request, error=error, seconds=round(time.monotonic() - started, 4)))
+            self._keep(Effect(number, kind, digest, request, error=error, seconds=_since(started)))
             raise
-        self._keep(
-            Effect(number, kind, digest, request, to_plain(result), seconds=round(time.monotonic() - started, 4))
-        )
+        self._keep(Effect(number, kind, digest, request, to_plain(result), seconds=_since(started)))
         return result
 
     def decide_limit(self, compute: Callable[[], str]) -> str:
@@ -119,7 +130,7 @@ class Journal:
     def _matches(self, kind: str, digest: str, request: Any) -> bool:
         effect = self.recorded[0]
         if (effect.kind, effect.digest) == (kind, digest):
-            return True
+            return not (self.live and (effect.error or {}).get("given_up"))  # a resumed run tries it again
         if self.live:
             return False
         raise DivergedError(
@@ -131,6 +142,8 @@ class Journal:
         effect = self.recorded.popleft()
         self._keep(effect)
         if effect.error is not None:
+            if effect.error.get("given_up"):
+                raise DeadlineReached
             raise LLMError(
                 str(effect.error.get("message", "")),
                 fatal=bool(effect.error.get("fatal")),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import queue
 import threading
+import time
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -13,8 +14,21 @@ T = TypeVar("T")
 SLICE = 0.1  # seconds after which a stop is noticed while the call is silent
 
 
+GRACE = 0.5  # seconds that a call gets beyond the deadline to end by itself, as it should
+
+
 class DeadlineReached(Exception):
     """The call was given up: the run's deadline came, or the run was stopped."""
+
+
+def guarded(do: Callable[[], T], control: RunControl) -> T:
+    """`do()`, or DeadlineReached a moment after `control` expires: the last net under calls that should end by
+    themselves. Whatever hangs is left behind in a daemon thread."""
+    return call_within(lambda put_text: do(), control, abort=_nothing, grace=GRACE)
+
+
+def _nothing() -> None:
+    """There is nothing to close."""
 
 
 def call_within(
@@ -23,11 +37,12 @@ def call_within(
     *,
     abort: Callable[[], None],
     on_text: Callable[[str], None] | None = None,
+    grace: float = 0.0,
 ) -> T:
     """Run `function(put_text)` in a daemon thread and return its result, or raise what it raised.
 
-    Raises DeadlineReached when `control` expires first; the thread is then left behind, after `abort` has closed what
-    it waits for. It holds neither the run nor the interpreter's exit. Text that the function puts is handed to
+    Raises DeadlineReached when `control` has expired and `grace` seconds have passed; the thread is then left behind,
+    after `abort` has closed what it waits for. It holds neither the run nor the interpreter's exit. Text that the function puts is handed to
     `on_text` here, in the caller's thread, so that hooks need not be thread-safe and never hear a given-up call.
     """
     results: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
@@ -38,12 +53,18 @@ def call_within(
         except BaseException as problem:  # noqa: BLE001  handed to the caller, who raises it
             results.put(("error", problem))
 
-    threading.Thread(target=work, name="m3-model-call", daemon=True).start()
+    threading.Thread(target=work, name="m3-call", daemon=True).start()
     finished = False
+    ends: float | None = None
     try:
-        while not control.expired:
+        while True:
+            if control.expired:
+                # Real time, also where the run's clock is a test's.
+                ends = time.monotonic() + grace if ends is None else ends
+                if time.monotonic() >= ends:
+                    raise DeadlineReached
             try:
-                kind, value = results.get(timeout=max(0.001, min(SLICE, control.remaining())))
+                kind, value = results.get(timeout=max(0.001, min(SLICE, control.remaining() or SLICE)))
             except queue.Empty:
                 continue
             if kind == "text":
@@ -54,7 +75,6 @@ def call_within(
             if kind == "error":
                 raise value
             return value  # type: ignore[no-any-return]
-        raise DeadlineReached
     finally:
         if not finished:
             abort()

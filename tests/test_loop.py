@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import threading
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -252,3 +254,47 @@ def test_an_empty_question_is_refused_before_anything_is_started(query: str) -> 
     with pytest.raises(ValueError, match="empty"):
         run(llm, query=query)
     assert not llm.prompts
+
+
+@pytest.mark.parametrize("hangs", ["model", "report", "search", "fetch", "tool", "recall"])
+@pytest.mark.parametrize("ended_by", ["clock", "stop"])
+def test_nothing_that_hangs_for_ever_holds_the_run_past_its_time(hangs: str, ended_by: str) -> None:
+    """Whatever a caller's own parts do: they may ignore the control, the run does not."""
+    never = threading.Event()
+    control = RunControl()
+
+    def hang(*args: Any, **kwargs: Any) -> Any:
+        if ended_by == "stop":
+            control.stop("SIGTERM")
+        never.wait(30)
+
+    class Web(DictWeb):
+        search = hang if hangs == "search" else DictWeb.search
+        fetch = hang if hangs == "fetch" else DictWeb.fetch
+
+    class Store:
+        retrieve_related = hang if hangs == "recall" else staticmethod(lambda *a, **k: [])
+        store_research = staticmethod(lambda *a, **k: None)
+
+    turns: list[Any] = [SEARCH, FETCH, FINISH, REPORT]
+    if hangs == "model":
+        turns[1] = hang
+    if hangs == "report":
+        turns[3] = hang
+    if hangs == "tool":
+        turns.insert(0, action("hang"))
+    seconds = 1.5 if ended_by == "clock" else 60.0
+    started = time.monotonic()
+    output = run(
+        ScriptedLLM(*turns),
+        Web(PAGES),
+        control=control,
+        memory=Store(),
+        tools=[Tool("hang", {}, "{}: hangs", handler=hang)],
+        env={"MAX_WALL_CLOCK_SECONDS": str(seconds)},
+    )
+    assert time.monotonic() - started < (seconds + 1 if ended_by == "clock" else 3)
+    assert output.outcome in ("partial", "answered") and output.summary
+    if hangs == "report":
+        assert "[Source 1]" in output.summary  # copied without the model
+    never.set()
