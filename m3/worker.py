@@ -42,8 +42,9 @@ def call_within(
     """Run `function(put_text)` in a daemon thread and return its result, or raise what it raised.
 
     Raises DeadlineReached when `control` has expired and `grace` seconds have passed; the thread is then left behind,
-    after `abort` has closed what it waits for. It holds neither the run nor the interpreter's exit. Text that the function puts is handed to
-    `on_text` here, in the caller's thread, so that hooks need not be thread-safe and never hear a given-up call.
+    after `abort` has closed what it waits for. It holds neither the run nor the interpreter's exit. Text that the
+    function puts is handed to `on_text` here, in the caller's thread, so that hooks need not be thread-safe and never
+    hear a given-up call.
     """
     results: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
 
