@@ -19,11 +19,12 @@ from m3.sniff import MediaKind, decode_text
 
 MAX_CHARS = 2_000_000  # of extracted text; some 500,000 tokens
 MAX_LINKS = 500
+MAX_TAGS = 100_000  # that the simple reading looks at
 MAX_LEAVES = 20_000  # values of a JSON document
 HEAVY_CHARS = 500_000  # from here on, and from so many tags on, a child does the parsing
 HEAVY_TAGS = 8_000
 CHILD_LIMITS = ChildLimits(seconds=10.0, cpu_s=8, memory_mb=768)
-LEFT_FOR_FALLBACK_S = 0.5
+CHILD_SHARE = 0.7  # of the time that is left; the rest is for the simple reading where the child does not end
 
 Part = tuple[str, str, int, "int | None"]
 
@@ -75,7 +76,7 @@ def _page(text: str, media: MediaKind, url: str, control: RunControl) -> tuple[P
     """The page and whether it is less than the text held."""
     if len(text) < HEAVY_CHARS and (media not in ("html", "xml") or text.count("<") < HEAVY_TAGS):
         return _parse(text, media, url), False
-    limits = replace(CHILD_LIMITS, seconds=min(CHILD_LIMITS.seconds, control.remaining() - LEFT_FOR_FALLBACK_S))
+    limits = replace(CHILD_LIMITS, seconds=min(CHILD_LIMITS.seconds, control.remaining() * CHILD_SHARE))
     try:
         found = run_child(
             "m3.page_reading:parse_in_child",
@@ -157,8 +158,9 @@ def _simple_page(text: str, media: MediaKind, url: str) -> Page:
 
 
 def _between_tags(text: str) -> Iterator[str]:
-    at = total = 0
-    while at < len(text) and total < MAX_CHARS:
+    at = total = tags = 0
+    while at < len(text) and total < MAX_CHARS and tags < MAX_TAGS:
+        tags += 1
         start = text.find("<", at)
         if start < 0:
             yield text[at:]
