@@ -22,8 +22,11 @@ MAX_BLOCKS = 20_000
 MAX_LINKS = 500
 MAX_TAGS = 100_000  # that the simple reading looks at
 MAX_LEAVES = 20_000  # values of a JSON document
-HEAVY_CHARS = 1_000_000  # from here on, and from so many tags on, a child does the parsing
-HEAVY_TAGS = 20_000
+HEAVY_CHARS = 1_000_000  # text, JSON and CSV of this size are parsed in a child,
+HEAVY_MARKUP = 300_000  # and HTML and XML of this size, or with so many tags, or so many attributes in one tag
+HEAVY_TAGS = 15_000
+HEAVY_ATTRIBUTES = 500
+_LONG_TAG = re.compile(r"<[a-zA-Z][^<>]{1000,}")
 CHILD_LIMITS = ChildLimits(seconds=10.0, cpu_s=8, memory_mb=768)
 CHILD_SHARE = 0.7  # of the time that is left; the rest is for the simple reading where the child does not end
 
@@ -94,15 +97,22 @@ def _page(text: str, media: MediaKind, url: str, control: RunControl) -> tuple[P
 
 
 def _is_heavy(text: str, media: MediaKind) -> bool:
-    """True for what could take longer, or more memory, than a page may in this process."""
-    if len(text) >= HEAVY_CHARS or text.count("<") >= HEAVY_TAGS:
+    """True for what could take longer, or more memory, than a page may in this process.
+
+    Parsers hold the interpreter's lock: what hangs in one here would stop the whole run, its deadline included.
+    """
+    if len(text) >= HEAVY_CHARS:
         return True
-    if media != "html":
+    if media not in ("html", "xml"):
         return False
+    if len(text) >= HEAVY_MARKUP or text.count("<") >= HEAVY_TAGS:
+        return True
+    if any(len(tag.split()) > HEAVY_ATTRIBUTES for tag in _LONG_TAG.findall(text)):
+        return True
     from m3.extract.bounded import burden
 
     # What the extractor calls large it would read in a worker of its own, which knows nothing of the run's deadline.
-    return burden(text) == "large"
+    return media == "html" and burden(text) == "large"
 
 
 def _parse(text: str, media: MediaKind, url: str) -> Page:
