@@ -144,7 +144,7 @@ class ToolSuite:
         known = next((i for i, r in enumerate(self.results, 1) if canonical_key(r.url) == key), None)
         if known is None:
             self.results.append(result)
-            self.provenance.add([result.url])
+        self.provenance.add([result.url])
         where = [host_of(result.url) or result.url, result.published or "date unknown"]
         if name_engine:
             where.append(f"found by {result.engine}")

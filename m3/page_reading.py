@@ -17,13 +17,18 @@ from m3.child import ChildError, ChildLimits, run_child
 from m3.records import Block, FetchedPage, FetchKind, Page, RunControl, page_from_parts
 from m3.sniff import MediaKind, decode_text
 
-MAX_CHARS = 2_000_000  # of extracted text; some 500,000 tokens
+MAX_CHARS = 1_000_000  # of extracted text; some 250,000 tokens
+MAX_BLOCKS = 20_000
 MAX_LINKS = 500
+MAX_TAGS = 100_000  # that the simple reading looks at
 MAX_LEAVES = 20_000  # values of a JSON document
-HEAVY_CHARS = 500_000  # from here on, and from so many tags on, a child does the parsing
-HEAVY_TAGS = 8_000
+HEAVY_CHARS = 1_000_000  # text, JSON and CSV of this size are parsed in a child,
+HEAVY_MARKUP = 300_000  # and HTML and XML of this size, or with so many tags, or so many attributes in one tag
+HEAVY_TAGS = 15_000
+HEAVY_ATTRIBUTES = 500
+_LONG_TAG = re.compile(r"<[a-zA-Z][^<>]{1000,}")
 CHILD_LIMITS = ChildLimits(seconds=10.0, cpu_s=8, memory_mb=768)
-LEFT_FOR_FALLBACK_S = 0.5
+CHILD_SHARE = 0.7  # of the time that is left; the rest is for the simple reading where the child does not end
 
 Part = tuple[str, str, int, "int | None"]
 
@@ -73,9 +78,9 @@ class _NotReadable(Exception):
 
 def _page(text: str, media: MediaKind, url: str, control: RunControl) -> tuple[Page, bool]:
     """The page and whether it is less than the text held."""
-    if len(text) < HEAVY_CHARS and (media not in ("html", "xml") or text.count("<") < HEAVY_TAGS):
+    if not _is_heavy(text, media):
         return _parse(text, media, url), False
-    limits = replace(CHILD_LIMITS, seconds=min(CHILD_LIMITS.seconds, control.remaining() - LEFT_FOR_FALLBACK_S))
+    limits = replace(CHILD_LIMITS, seconds=min(CHILD_LIMITS.seconds, control.remaining() * CHILD_SHARE))
     try:
         found = run_child(
             "m3.page_reading:parse_in_child",
@@ -91,6 +96,25 @@ def _page(text: str, media: MediaKind, url: str, control: RunControl) -> tuple[P
     return _unpacked(found["page"]), found["cut"]
 
 
+def _is_heavy(text: str, media: MediaKind) -> bool:
+    """True for what could take longer, or more memory, than a page may in this process.
+
+    Parsers hold the interpreter's lock: what hangs in one here would stop the whole run, its deadline included.
+    """
+    if len(text) >= HEAVY_CHARS:
+        return True
+    if media not in ("html", "xml"):
+        return False
+    if len(text) >= HEAVY_MARKUP or text.count("<") >= HEAVY_TAGS:
+        return True
+    if any(len(tag.split()) > HEAVY_ATTRIBUTES for tag in _LONG_TAG.findall(text)):
+        return True
+    from m3.extract.bounded import burden
+
+    # What the extractor calls large it would read in a worker of its own, which knows nothing of the run's deadline.
+    return media == "html" and burden(text) == "large"
+
+
 def _parse(text: str, media: MediaKind, url: str) -> Page:
     if media == "html":
         from m3.extract import ContentExtractor
@@ -103,7 +127,7 @@ def _parse(text: str, media: MediaKind, url: str) -> Page:
     from m3.plain_text import csv_page, markdown_page
 
     page = csv_page(text, url) if media == "csv" else markdown_page(text, url)
-    return replace(page, links=tuple(re.findall(r"https?://[^\s<>\"')\]]+", text[:HEAVY_CHARS])[:MAX_LINKS]))
+    return replace(page, links=tuple(re.findall(r"https?://[^\s<>\"')\]]+", text[:500_000])[:MAX_LINKS]))
 
 
 # --- the child's side ------------------------------------------------------------------------------------
@@ -111,18 +135,27 @@ def _parse(text: str, media: MediaKind, url: str) -> Page:
 
 def parse_in_child(data: bytes, options: Mapping[str, Any]) -> dict[str, Any]:
     """`{"page": …, "cut": bool}` or `{"fault": code, "error": sentence}`."""
+    text, media, url = data.decode("utf-8"), options["media"], options["url"]
     try:
-        page = _parse(data.decode("utf-8"), options["media"], options["url"])
+        page = _parse_large_html(text, url) if media == "html" else _parse(text, media, url)
     except _NotReadable as problem:
         return {"fault": problem.code, "error": str(problem)}
     packed, cut = _packed(page)
     return {"page": packed, "cut": cut}
 
 
+def _parse_large_html(text: str, url: str) -> Page:
+    """The extractor without a worker of its own: this process has limits already."""
+    from m3.extract.bounded import burden, extract_bounded
+    from m3.extract.pipeline import extract_page
+
+    return extract_page(text, url) if burden(text) == "large" else extract_bounded(text, url)
+
+
 def _packed(page: Page) -> tuple[dict[str, Any], bool]:
     """A page as JSON without the text of its blocks, which stands in its own text already."""
-    blocks = [b for b in page.blocks if b.end <= MAX_CHARS]
-    cut = len(page.text) > MAX_CHARS
+    blocks = [b for b in page.blocks[:MAX_BLOCKS] if b.end <= MAX_CHARS]
+    cut = len(blocks) < len(page.blocks)
     if cut and not blocks:  # one block that is too long by itself
         first = page.blocks[0]
         blocks = [Block(first.kind, page.text[first.start : MAX_CHARS], first.start, MAX_CHARS, first.level)]
@@ -145,20 +178,21 @@ _UNSEEN = ("script", "style", "noscript", "template", "svg", "head", "iframe", "
 
 
 def _simple_page(text: str, media: MediaKind, url: str) -> Page:
-    """The text of a page that no parser got through: tags cut out by one linear scan, at most a fifth of the cap."""
+    """The text of a page that no parser got through: tags cut out by one linear scan, at most half of the cap."""
     if media != "html":
         plain = text
     else:
         plain = html.unescape("".join(_between_tags(text)))
-    paragraphs = [" ".join(part.split()) for part in plain[: MAX_CHARS // 5].split("\n")]
+    paragraphs = [" ".join(part.split()) for part in plain[: MAX_CHARS // 2].split("\n")]
     parts = [("paragraph", part) for part in paragraphs if part]
     note = "the page is too complex to be parsed; this is its text without structure"
     return page_from_parts(url, parts, title=urlsplit(url).netloc, notes=(note,))
 
 
 def _between_tags(text: str) -> Iterator[str]:
-    at = total = 0
-    while at < len(text) and total < MAX_CHARS:
+    at = total = tags = 0
+    while at < len(text) and total < MAX_CHARS and tags < MAX_TAGS:
+        tags += 1
         start = text.find("<", at)
         if start < 0:
             yield text[at:]
@@ -389,6 +423,6 @@ def page_fault(page: Page, source: str) -> PageFault | None:
     ]
     if _NEEDS_SCRIPT.search(f"{seen} {unscripted}") or _SHELL_ROOT.search(source):
         return PageFault("js_required", "js_required", "the page shows its text only to a browser that runs JavaScript")
-    if not text and re.search(r"<script[\s>]", source[:HEAVY_CHARS], re.I):
+    if not text and re.search(r"<script[\s>]", source[:500_000], re.I):
         return PageFault("js_required", "js_required", "the page has scripts but no text of its own")
     return None

@@ -202,6 +202,23 @@ def _detected(body: bytes) -> str:
     from charset_normalizer import from_bytes
 
     allowed = sorted({*_CODECS.values()} - {"utf-16-le", "utf-16-be"})
-    sample = body if len(body) <= _DETECT_BYTES else body[:_DETECT_BYTES]
+    sample = body[:_DETECT_BYTES]
+    japanese = next((codec for codec in ("cp932", "euc-jp") if _has_hiragana(sample, codec)), None)
+    if japanese:
+        return japanese
     best = from_bytes(sample, cp_isolation=allowed, enable_fallback=False).best()
     return best.encoding if best is not None else "utf-8"
+
+
+def _has_hiragana(sample: bytes, codec: str) -> bool:
+    """True when the bytes are sound in that codec and a tenth of what is not ASCII is hiragana.
+
+    The detector takes Shift_JIS for Korean: any of its pairs is some rare syllable there. No other charset's text
+    turns into hiragana by chance.
+    """
+    try:
+        text = codecs.getincrementaldecoder(codec)("strict").decode(sample, final=False)
+    except UnicodeDecodeError:
+        return False
+    beyond = sum(not c.isascii() for c in text)
+    return beyond > 0 and 10 * sum("\u3041" <= c <= "\u309f" for c in text) >= beyond
