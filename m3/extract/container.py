@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 from m3.extract.dom import Element
-from m3.extract.signs import Sign, signs
 
 _HEADLINE_PROSE = 500  # characters of running text that make a text under a headline
+_ALL_BUT_LINKS = 0.95
 PROSE_SHARE = 0.62  # the container is left for a child that holds at least this part of its prose
 _MAIN_IDS = frozenset("main content main-content maincontent page-content primary".split())
 _NO_CONTAINER = frozenset("p table tbody thead tr ul ol dl pre blockquote h1 h2 h3 figure li".split())
@@ -90,21 +90,17 @@ def main_container(body: Element) -> Element:
 
 
 def document_container(body: Element) -> Element:
-    """The documentation page's own text inside its main part: the article or the content element that fills it."""
+    """The documentation page's own text inside its main part: as deep as nearly all text outside links goes along.
+
+    Introductions often stand in an element of their own, so hardly anything may be lost on the way.
+    """
     best = main_container(body)
     while True:
-        inner = [
-            e for e in best.elements
-            if e.name not in _NO_CONTAINER and e.chars >= 0.7 * best.chars and e.prose_chars >= 0.8 * best.prose_chars
-        ]  # fmt: skip
+        least = _ALL_BUT_LINKS * (best.chars - best.link_chars)
+        inner = [e for e in best.elements if e.name not in _NO_CONTAINER and e.chars - e.link_chars >= least > 0]
         if not inner:
-            break
+            return best
         best = inner[0]
-    articles = [e for e in best.descend() if e.name == "article" or Sign.CONTENT in signs(e)]
-    for element in articles:
-        if element.chars >= 0.5 * best.chars and element.prose_chars >= 0.85 * best.prose_chars > 0:
-            return element
-    return best
 
 
 def _fair(element: Element, body: Element) -> bool:

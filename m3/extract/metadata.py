@@ -20,13 +20,25 @@ _NO_AUTHOR = re.compile(
 
         r"^(?:admin\w*|administrator|editor(?:s|ial)?(?: (?:team|staff|board))?|staff(?: writer)?|guest"
         r"|author|user|team|contributor"
-    r"|webmaster|root|wordpress|anonymous|unknown|n/?a|none|null|undefined|by)$|https?:|www\.|[@{}<>\[\]]", re.I,
+    r""
+
+        r"|(?:view|see|read|more|all|about|about us)\b.*|webmaster|root|wordpress|anonymous|unknown|n/?a"
+        r"|none|null|undefined|by)$|https?:|www\.|[@{}<>\[\]]", re.I,
 )  # fmt: skip
 _BYLINE = re.compile(
 
         r"(?:^|[\s_-])(?:byline|author|authors|author-?name|byline-?name|post-?author|entry-?author"
         r"|article-?author|writer|p-author)(?=$|[\s_]|--?name|-link)", re.I,
 )  # fmt: skip
+_BY_NAME = re.compile(
+    r"(?:(?:[Ww]ritten|[Pp]osted|[Pp]ublished|[Rr]eviewed|[Ss]tory|[Ww]ords) )?[Bb]y:? "
+    r"([A-Z][\w.'’-]+(?: (?:[A-Z][\w.'’-]*|de|van|von|der|la|da)){1,3})(?=$| ?[|,⋅·•—–(-]| [a-z])"
+)
+_POSTER = re.compile(
+    r"(?:^|[\s_])(?:username[\w-]*|user-name|postauthor|post-author|poster|poster-name|postername|creator|author|names"
+    r"|post_author|author_information|post-username|nickname)(?=$|\s)",
+    re.I,
+)
 _MAX_JSON = 1_000_000
 _ARTICLE = re.compile(r"article|posting|report|webpage|qapage|product|recipe|question|event|course|book", re.I)
 
@@ -35,10 +47,10 @@ def read_metadata(document: Document, url: str, kind: str) -> dict[str, str]:
     """The page's title, author, published, modified, site and canonical_url; "" for what it does not say."""
     things = list(structured_things(document))
     site = _site(document, things, url)
-    title = _title(document, things, site, url)
+    title = _title(document, things, site, url, kind)
     return {
         "title": title,
-        "author": _author(document, things, site),
+        "author": _author(document, things, site, kind),
         "published": _published(document, things, url, title, kind),
         "modified": _modified(document, things),
         "site": site,
@@ -113,31 +125,46 @@ def article_body(document: Document) -> str:
 # --- title -----------------------------------------------------------------------------------------------
 
 
-def _title(document: Document, things: list[dict[str, Any]], site: str, url: str) -> str:
+def _title(document: Document, things: list[dict[str, Any]], site: str, url: str, kind: str) -> str:
     """An h1 that agrees with `<title>` or og:title, else og:title without the site, else h1, else `<title>`."""
     stated = document.meta("citation_title")
     if stated:
         return _clean(stated)
     og, whole = _clean(document.meta("og:title", "twitter:title")), _clean(document.title)
-    headings = [h for e in document.body.descend() if e.name == "h1" and (h := _clean(e.words_in()))][:6]
-    headings = [re.sub(r"\s*[¶#§]\s*$", "", h) for h in headings if len(h) <= 300]
+    og_alone, pieces = _without_site(og, site, url), [_letters(p) for p in _SEPARATORS.split(whole)]
+    headings = _headings(document.body, site, url)
+    if len(pieces) > 1:  # a heading that is the last part of the title is the site's or the book's name
+        headings = [h for h in headings if _letters(h) != pieces[-1] or _letters(h) == _letters(og)]
     for heading in headings:
-        if _same_site(heading, site, url):
-            continue
         words = _letters(heading)
-        if words and (words in _letters(whole) or words in _letters(og)):
+        if words in _letters(whole) or words in _letters(og):
+            longer = og_alone if len(words.split()) <= 2 and kind != "documentation" else ""
+            return longer if len(longer.split()) >= 4 and words in _letters(longer) else heading
+        if og and _letters(og_alone) in words and len(_letters(og)) > 15:
             return heading
-        if words and og and _letters(_without_site(og, site, url)) in words and len(_letters(og)) > 15:
-            return heading
+    if len(headings) == 1 and _alike(headings[0], og or whole):
+        return headings[0]
     headline = next((t for thing in things if _is_about_page(thing) and (t := _text(thing.get("headline")))), "")
-    if og:
-        return _without_site(og, site, url)
-    if headline:
-        return headline
-    named = [h for h in headings if not _same_site(h, site, url)]
-    if len(named) == 1:
-        return named[0]
-    return _without_site(whole, site, url) or (headings[0] if headings else "")
+    if og_alone or headline:
+        return og_alone or headline
+    return headings[0] if len(headings) == 1 else _without_site(whole, site, url) or (headings or [""])[0]
+
+
+def _headings(body: Element, site: str, url: str) -> list[str]:
+    """The page's first-level headings, each once, without the site's own name."""
+    found: dict[str, None] = {}
+    for element in body.descend():
+        if element.name == "h1" and 0 < element.chars <= 300 and len(found) < 6:
+            text = re.sub(r"\s*[¶#§]\s*$", "", _clean(element.words_in()))
+            if _letters(text) and not _same_site(text, site, url):
+                found.setdefault(text)
+    return list(found)
+
+
+def _alike(heading: str, title: str) -> bool:
+    """True for two wordings of one title: at least two words of some length, and a third of the heading's, agree."""
+    a, b = ({w for w in _letters(t).split() if len(w) > 3} for t in (heading, title))
+    return len(a & b) >= max(2, len(a) / 3)
 
 
 def _letters(text: str) -> str:
@@ -187,7 +214,7 @@ def _site(document: Document, things: list[dict[str, Any]], url: str) -> str:
 # --- author ----------------------------------------------------------------------------------------------
 
 
-def _author(document: Document, things: list[dict[str, Any]], site: str) -> str:
+def _author(document: Document, things: list[dict[str, Any]], site: str, kind: str) -> str:
     by_id = {t["@id"]: t for t in things if isinstance(t.get("@id"), str) and t.get("name")}
     for thing in things:
         if _is_about_page(thing):
@@ -196,6 +223,8 @@ def _author(document: Document, things: list[dict[str, Any]], site: str) -> str:
             ]
             if names:
                 return ", ".join(dict.fromkeys(names))
+    if kind == "forum" and (poster := _poster(document.body)):
+        return poster
     cited = (
         document.all_meta("citation_author") or document.all_meta("dc.creator") or document.all_meta("dcterms.creator")
     )
@@ -207,7 +236,31 @@ def _author(document: Document, things: list[dict[str, Any]], site: str) -> str:
         stated = _tidy_author(document.meta(name))
         if stated and _plausible(stated, site):
             return stated
-    return _author_in_body(document.body, site)
+    return _author_in_body(document.body, site) or _by_line(document.body, site)
+
+
+def _by_line(body: Element, site: str) -> str:
+    """A short line that reads "By Name Name"."""
+    for element in body.descend():
+        if element.own_chars and element.chars <= 140 and element.own_chars == element.chars:
+            match = _BY_NAME.match(element.words_in())
+            listed = match and any(p.name in ("nav", "header", "li", "button") for p in element.parents)
+            if match and not listed and _plausible(match[1], site):
+                return match[1]
+    return ""
+
+
+def _poster(body: Element) -> str:
+    """Who opened a thread: the first name that its markup gives as a poster's."""
+    for element in body.descend():
+        if element.attrs.get("data-author"):
+            return _clean(element.attrs["data-author"])
+        if 0 < element.chars <= 40 and _POSTER.search(element.label):
+            name = _tidy_author(element.words_in())
+            in_form = any(p.name in ("form", "label", "nav", "header") for p in element.parents)
+            if 2 < len(name) <= 30 and not _NO_AUTHOR.search(name) and not in_form and element.name != "label":
+                return name
+    return ""
 
 
 def _author_names(value: Any, by_id: dict[str, dict[str, Any]]) -> Iterator[str]:

@@ -42,7 +42,7 @@ _CHROME_NAMES = re.compile(
         sr-only|visually-?hidden|screen-reader(?:-text)?|skip-(?:link|nav)[\w-]*|skip-to-(?:content|main)[\w-]*
         |u-hidden-visually|assistive-text
        |site-(?:header|footer|nav)|page-footer|global-(?:header|nav|footer)|back-to-top
-       |print-only|print-?only|d-print-block|cli-[\w-]+|cmp-(?:container|modal|banner)|cc-(?:window|banner)
+       |print-only|print-?only|d-print-block|cli-[\w-]+|cmp-(?:modal|banner)|cc-(?:window|banner)
        |social|social-(?!proof)[\w-]*|[\w-]*-social|share-?[\w-]*|[\w-]*-share|follow-?us|mw-editsection
        |catlinks|navbox[\w-]*
        |mw-jump-link|navigation-not-searchable|anchor-?link|header-?anchor|heading-?anchor|copy-?button|clipboard-?copy

@@ -1,61 +1,191 @@
-"""Which parts of a page answer a question: BM25 over its blocks, shown in document order."""
+"""Which parts of a page answer a question: BM25 over its blocks and their surroundings, shown in document order."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
+from m3.grounding.sentences import split_sentences
 from m3.records import Block, Page, Passage
-from m3.words import estimate_tokens, terms
+from m3.words import estimate_tokens, stem, terms, words
 
 K1, B = 1.2, 0.75  # the usual BM25 constants (Robertson and Zaragoza 2009)
+UNIT_TOKENS = 70  # a longer block is offered in runs of whole sentences of about this size
+HEADING_WEIGHT = 0.5  # of the words in the headings above a unit, as against its own
+NEIGHBOUR_WEIGHT = 0.2  # of the words in the units just before and after
+NAME_WEIGHT, NUMBER_WEIGHT = 1.5, 1.5  # of the question's names and numbers, as against its other words
+PAIR_BONUS = 0.35  # of two words that stand side by side in the question, for standing so in the unit
+KIND_BONUS = 0.15  # for a number where the question asks for one, for a name where it asks who
+_SHOWN_TOGETHER = 2  # tokens that a unit costs beside its text: a line break, an ellipsis
+
+_ASKS_NUMBER = re.compile(
+    r"\bhow (?:many|much|long|old|far|big|large|high|often|fast|tall|deep)\b|\bwhen\b|\b(?:percentage|cost|price)\b"
+    r"|\bwhat (?:year|date|percent\w*|share|number|rate|size)\b",
+    re.I,
+)
+_ASKS_NAME = re.compile(r"\bwho(?:se|m)?\b|\bwhich (?:company|person|country|city|author)\b|\bwhere\b", re.I)
+_NAME = re.compile(r"(?<=[a-z,;] )[A-Z][a-z]+")
+
+
+@dataclass
+class _Unit:
+    """A span of one block that is shown or left out as a whole, with the words that speak for it."""
+
+    block: Block
+    start: int
+    end: int
+    text: str
+    own: list[str] = field(default_factory=list)  # stems, in order
+    bag: dict[str, float] = field(default_factory=dict)  # weighted counts: own words, headings, neighbours
+    score: float = 0.0
+
+    @property
+    def cost(self) -> int:
+        return estimate_tokens(self.text) + _SHOWN_TOGETHER
 
 
 def rank_passages(question: str, page: Page, budget_tokens: int) -> list[Passage]:
-    """The blocks of `page` that matter most for `question`, in document order, within `budget_tokens`.
+    """The parts of `page` that matter most for `question`, in document order, within `budget_tokens`.
 
-    Each passage satisfies `page.text[start:end] == quote`. A page whose blocks share no word with the question
-    yields its first blocks.
+    Parts are blocks, or runs of whole sentences of long blocks. Each passage satisfies `page.text[start:end] ==
+    quote`. A table row brings its table's header. What is left of the budget goes to the surroundings of the best part;
+    a page that shares no word with the question yields its beginning.
     """
-    blocks = [b for b in page.blocks if b.kind != "heading"]
-    scores = _scores(question, page, blocks)
-    chosen: list[tuple[Block, float]] = []
+    units = _units(page)
+    if not units:
+        return []
+    _score(question, page, units)
+    chosen: set[int] = set()
     left = budget_tokens
-    for score, block in sorted(zip(scores, blocks, strict=True), key=lambda pair: (-pair[0], pair[1].start)):
-        cost = estimate_tokens(block.text) + 2
-        if cost > left:
-            continue
-        left -= cost
-        chosen.append((block, score))
-    chosen.sort(key=lambda pair: pair[0].start)
-    return [Passage(b.start, b.end, b.text, round(score, 4), b.page_number) for b, score in chosen]
+    best = max(range(len(units)), key=lambda i: (units[i].score, -i))
+    anchor = best if units[best].score else 0  # what says nothing of the question fills up around the best
+    for index in sorted(range(len(units)), key=lambda i: (-units[i].score, abs(i - anchor), i)):
+        wanted = [i for i in (_header_of(units, index), index) if i is not None and i not in chosen]
+        cost = sum(units[i].cost for i in wanted)
+        if cost <= left:
+            chosen.update(wanted)
+            left -= cost
+    if not chosen:
+        return _cut(units, budget_tokens)
+    return _merged(page, [units[i] for i in sorted(chosen)])
 
 
-def _scores(question: str, page: Page, blocks: list[Block]) -> list[float]:
-    wanted = set(terms(question))
-    heading = ""
-    bags: list[Counter[str]] = []
-    wanted_blocks = {id(b) for b in blocks}
+def _units(page: Page) -> list[_Unit]:
+    """The page's blocks without its headings, long ones cut between sentences; words of the surroundings mixed in."""
+    units: list[_Unit] = []
+    headings: dict[int, list[str]] = {}
+    above: list[list[str]] = []
     for block in page.blocks:
         if block.kind == "heading":
-            heading = block.text
-        elif id(block) in wanted_blocks:
-            bag = Counter(terms(block.text))
-            for word in terms(heading):
-                bag[word] += 1
-            bags.append(bag)
-    count = len(bags)
-    average = sum(bag.total() for bag in bags) / count if count else 1.0
-    frequency = Counter(word for bag in bags for word in bag if word in wanted)
-    scores = []
-    for bag in bags:
-        score = 0.0
-        for word in wanted & bag.keys():
-            idf = math.log(1 + (count - frequency[word] + 0.5) / (frequency[word] + 0.5))
-            tf = bag[word]
-            score += idf * tf * (K1 + 1) / (tf + K1 * (1 - B + B * bag.total() / (average or 1.0)))
-        scores.append(score)
-    return scores
+            level = block.level or 1
+            headings = {n: w for n, w in headings.items() if n < level} | {level: terms(block.text)}
+            continue
+        for start, end in _spans(block):
+            text = page.text[start:end]
+            units.append(_Unit(block, start, end, text, terms(text)))
+            above.append([word for own in headings.values() for word in own])
+    for i, unit in enumerate(units):
+        unit.bag = dict(Counter(unit.own))
+        _mix(unit.bag, above[i], HEADING_WEIGHT)
+        for j in (i - 1, i + 1):
+            if 0 <= j < len(units):
+                _mix(unit.bag, units[j].own, NEIGHBOUR_WEIGHT)
+    return units
+
+
+def _mix(bag: dict[str, float], found: Sequence[str], weight: float) -> None:
+    for word in set(found):
+        bag[word] = bag.get(word, 0.0) + weight
+
+
+def _spans(block: Block) -> list[tuple[int, int]]:
+    """A block's offsets, or those of runs of its sentences when it is long; code and rows stay whole."""
+    if block.kind in ("code", "table_row") or estimate_tokens(block.text) <= UNIT_TOKENS * 1.5:
+        return [(block.start, block.end)]
+    spans: list[tuple[int, int]] = []
+    for start, end in split_sentences(block.text):
+        start, end = block.start + start, block.start + end
+        if spans and estimate_tokens(block.text[spans[-1][0] - block.start : end - block.start]) <= UNIT_TOKENS:
+            spans[-1] = (spans[-1][0], end)
+        else:
+            spans.append((start, end))
+    return spans or [(block.start, block.end)]
+
+
+def _score(question: str, page: Page, units: list[_Unit]) -> None:
+    weights = _question_weights(question)
+    asked = terms(question)
+    pairs = {pair for pair in zip(asked, asked[1:], strict=False) if pair[0] != pair[1]}
+    count = len(units)
+    average = sum(len(unit.own) for unit in units) / count or 1.0
+    frequency = Counter(word for unit in units for word in set(unit.own) if word in weights)
+    rarity = {w: math.log(1 + (count - frequency[w] + 0.5) / (frequency[w] + 0.5)) for w in weights}
+    numbers, names = _ASKS_NUMBER.search(question), _ASKS_NAME.search(question)
+    for unit in units:
+        length = K1 * (1 - B + B * len(unit.own) / average)
+        score = sum(
+            weights[w] * rarity[w] * tf * (K1 + 1) / (tf + length) for w, tf in unit.bag.items() if w in weights
+        )
+        beside = set(zip(unit.own, unit.own[1:], strict=False)) & pairs
+        score += PAIR_BONUS * sum(rarity[a] + rarity[b] for a, b in beside)
+        if numbers and any(c.isdigit() for c in unit.text) or names and _NAME.search(unit.text):
+            score *= 1 + KIND_BONUS
+        unit.score = score
+
+
+def _question_weights(question: str) -> dict[str, float]:
+    """The question's stems, names and numbers weighing more. A capital letter after the first word makes a name."""
+    weights = dict.fromkeys(terms(question), 1.0)
+    for i, written in enumerate(question.split()):
+        for word in words(written):
+            key = stem(word)
+            if key not in weights:
+                continue
+            if any(c.isdigit() for c in word):
+                weights[key] = NUMBER_WEIGHT
+            elif i and written[:1].isupper():
+                weights[key] = NAME_WEIGHT
+    return weights
+
+
+def _header_of(units: list[_Unit], index: int) -> int | None:
+    """The first row of the table that a row stands in."""
+    if units[index].block.kind != "table_row":
+        return None
+    first = index
+    while first and units[first - 1].block.kind == "table_row" and units[first].start - units[first - 1].end <= 1:
+        first -= 1
+    return first
+
+
+def _merged(page: Page, units: list[_Unit]) -> list[Passage]:
+    """Units as passages; those that follow each other within one block become one."""
+    passages: list[Passage] = []
+    for before, unit in zip([None, *units], units, strict=False):
+        joins = before is not None and before.block is unit.block and not page.text[before.end : unit.start].strip()
+        if joins:
+            last = passages.pop()
+            start, score = last.start, max(last.score, unit.score)
+        else:
+            start, score = unit.start, unit.score
+        passages.append(Passage(start, unit.end, page.text[start : unit.end], round(score, 4), unit.block.page_number))
+    return passages
+
+
+def _cut(units: list[_Unit], budget_tokens: int) -> list[Passage]:
+    """Where not even one unit fits: the best one, as far as it fits, cut at a word's end."""
+    best = max(units, key=lambda unit: unit.score)
+    characters = max(0, (budget_tokens - _SHOWN_TOGETHER) * 4)
+    while characters and estimate_tokens(best.text[:characters]) > budget_tokens - _SHOWN_TOGETHER:
+        characters = characters * 3 // 4
+    quote = best.text[:characters]
+    quote = (quote if len(quote) == len(best.text) else quote.rpartition(" ")[0] or quote).rstrip()
+    if not quote:
+        return []
+    return [Passage(best.start, best.start + len(quote), quote, round(best.score, 4), best.block.page_number)]
 
 
 def render_passages(page: Page, passages: list[Passage]) -> str:
