@@ -231,8 +231,9 @@ class ModelCall:
             self._mend(not self._facts.output_cap or limit.limit < self._facts.output_cap, fault)
             self._facts.output_cap = limit.limit
             return
-        if limit and limit.requested > output:
-            self._endpoint.counter.learn(self._messages, limit.requested - output)
+        counted = fault.prompt_tokens or (limit.requested - output if limit else 0)
+        if counted > 0:
+            self._endpoint.counter.learn(self._messages, counted)
         if fault.cap:
             self._facts.context = fault.cap
         if not (limit and limit.limit) and not fault.cap:

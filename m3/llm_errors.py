@@ -69,8 +69,9 @@ class ProviderFault(Exception):
     """One attempt failed. `str(fault)` is what the provider said, on one line.
 
     wait: seconds the provider asks for, None when it names none; limit: the rate limit that was hit; parameter: the
-    request field it refuses; cap: the largest number it accepts (of output tokens, or of the context); generated:
-    the model's text where the server returned it with the refusal; usage: what the attempt cost.
+    request field it refuses; cap: the largest number it accepts (of output tokens, or of the context); prompt_tokens:
+    its count of the prompt, 0 where unsaid; generated: the model's text where the server returned it with the refusal;
+    usage: what the attempt cost.
     """
 
     def __init__(
@@ -83,17 +84,20 @@ class ProviderFault(Exception):
         limit: RateLimit | None = None,
         parameter: str = "",
         cap: int = 0,
+        prompt_tokens: int = 0,
         generated: str = "",
         usage: Usage | None = None,
     ) -> None:
         super().__init__(safe_line(message, 300))
         self.kind: FaultKind = kind
         self.status, self.wait, self.limit = status, wait, limit
-        self.parameter, self.cap, self.generated = parameter, cap, generated
+        self.parameter, self.cap, self.prompt_tokens, self.generated = parameter, cap, prompt_tokens, generated
         self.usage = usage
 
 
 # --- reading a refusal -----------------------------------------------------------------------------------
+
+MAX_MESSAGE = 4_000  # characters of a refusal that are read
 
 _LIMIT = re.compile(
     r"(?:\((?P<kind>[IO]?[TR]P[MD])\))?\s*:\s*Limit\s+(?P<limit>\d+(?:,\d{3})*)"
@@ -103,15 +107,20 @@ _LIMIT = re.compile(
 _AGAIN = re.compile(r"try again in\s+((?:[\d.]+\s*(?:ms|[dhms])\s*)+)", re.I)
 _DURATION = re.compile(r"([\d.]+)\s*(ms|[dhms])", re.I)
 _UNIT = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
-_CAP = re.compile(r"must be (?:less than or equal to|at most|<=)\s*`?(\d+)", re.I)
+_CAP = re.compile(
+    r"(?:must be (?:less than or equal to|at most|<=)\s*`?|supports at most |max_tokens: \d+ > )(\d+)", re.I
+)
 _CONTEXT = re.compile(
     r"context[_ ](?:length|window|size)|prompt is too long|reduce the length of the (?:messages|prompt)"
     r"|exceeds? the (?:available )?context|maximum context",
     re.I,
 )
 _CONTEXT_SIZE = re.compile(
-    r"(?:maximum context (?:length|window)(?: of this model)? (?:is|of)|context window of|n_ctx[ =(]*)\s*(\d+)", re.I
+    r"(?:maximum context (?:length|window)(?: of this model)? (?:is|of)|context window of|n_ctx[ =(]*|tokens >)"
+    r"\s*(\d+)",
+    re.I,
 )
+_IN_PROMPT = re.compile(r"(\d+) (?:tokens )?in the (?:messages|prompt)|prompt is too long: (\d+) tokens", re.I)
 _TOO_LARGE = re.compile(r"request too large|request entity too large|payload too large", re.I)
 _PARAMETERS = (
     "max_completion_tokens", "max_tokens", "reasoning_effort", "stream_options", "include_reasoning", "temperature",
@@ -141,7 +150,9 @@ def seconds_of(text: str) -> float | None:
 
 
 def error_object(body: Any) -> dict[str, Any]:
-    """The object with message, type and code, whether or not it stands inside `{"error": …}`."""
+    """The object with message, type and code, whether or not it stands inside `{"error": …}` or a list."""
+    if isinstance(body, list) and body:
+        body = body[0]
     if isinstance(body, Mapping):
         inner = body.get("error", body)
         if isinstance(inner, Mapping):
@@ -153,7 +164,7 @@ def error_object(body: Any) -> dict[str, Any]:
 def classify(status: int, body: Any, headers: Mapping[str, str] | None = None) -> ProviderFault:
     """The fault behind a refusal. body: parsed JSON, or text where it was none (a proxy's HTML page)."""
     error = error_object(body)
-    message = _text(error.get("message"))
+    message = _text(error.get("message") or error.get("detail"))[:MAX_MESSAGE]
     code, kind = _text(error.get("code")).lower(), _text(error.get("type")).lower()
     if not message:
         is_page = isinstance(body, str) and "<" in body
@@ -168,8 +179,12 @@ def classify(status: int, body: Any, headers: Mapping[str, str] | None = None) -
     if status == 413 or _TOO_LARGE.search(message):
         return fault("too_large", limit=limit)
     if status in (400, 404, 422) and ("context_length" in words or _CONTEXT.search(message)):
-        size = _CONTEXT_SIZE.search(message)
-        return fault("too_large", cap=int(size[1]) if size else 0)
+        size, counted = _CONTEXT_SIZE.search(message), _IN_PROMPT.search(message)
+        return fault(
+            "too_large",
+            cap=int(size[1]) if size else 0,
+            prompt_tokens=int(counted[1] or counted[2]) if counted else 0,
+        )
     if "insufficient_quota" in words or "billing" in kind or "credit balance" in words or status == 402:
         return fault("billing")
     if status == 429 or "rate_limit" in code or kind == "rate_limit_error":

@@ -15,6 +15,7 @@ _LEAKED_FINAL = re.compile(r"^\s*analysis.*?assistantfinal", re.I | re.S)
 # gpt-oss writes these in ordinary text; they break labels, addresses and word comparison.
 _CHARACTERS = {0x202F: " ", 0x00A0: " ", 0x2007: " ", 0x2011: "-", 0x2010: "-", 0x200B: "", 0x2060: "", 0xFEFF: ""}
 HOLD = 40  # characters held back while streaming, so that no mark is shown in halves
+STEP = 64  # new characters after which a stream is looked at again: each look reads it from its beginning
 
 
 def plain_characters(text: str) -> str:
@@ -49,11 +50,15 @@ class VisibleStream:
 
     def __init__(self) -> None:
         self._raw = ""
+        self._looked_at = 0
         self._shown = 0
 
     def feed(self, piece: str) -> str:
         """Take the next piece; return what may now be shown, often nothing."""
         self._raw += piece
+        if len(self._raw) - self._looked_at < STEP:
+            return ""
+        self._looked_at = len(self._raw)
         return self._release(HOLD)
 
     def close(self) -> str:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import config
 from m3.budget import PromptCounter, TokenBudget, oddity
 from m3.llm_errors import RateLimit, classify, seconds_of
-from m3.pacing import ModelFacts, RateLedger
+from m3.pacing import ModelFacts, RateLedger, facts_of
 from m3.pricing import PRICES, cost_of
 from m3.records import Message, Usage
 from m3.reply_text import VisibleStream, visible_text
@@ -75,6 +75,12 @@ def test_a_limit_of_the_day_blocks_but_does_not_become_the_limit_of_the_minute()
     ledger.refused(0, RateLimit("TPD", 200_000, 199_900, 2_500), 1_036.8, 0.0)
     wait, limit = ledger.wait(10, 100.0)
     assert wait == pytest.approx(936.8) and limit is not None and limit.kind == "TPD" and ledger.limit == 0
+
+
+def test_the_runs_of_one_process_share_what_is_known_of_a_model() -> None:
+    first, second = (facts_of("groq", "http://127.0.0.1:1", "m") for _ in range(2))
+    first.ledger.settle(0, 100, {"x-ratelimit-limit-tokens": "8000", "x-ratelimit-remaining-tokens": "1000"}, 0.0)
+    assert second.ledger.used(0.0) == 7_000 and facts_of("groq", "http://127.0.0.1:1", "n").ledger.limit == 0
 
 
 def test_a_limit_that_a_served_request_disproves_is_not_believed() -> None:

@@ -117,6 +117,13 @@ CASES = [
     Case("context_length", "groq", [Play(error("Please reduce the length of the messages or completion.", "context_length_exceeded", param="messages"), 400)], fault="prompt_too_large"),
     Case("context_window_is_learned", "compatible", [Play(error("This model's maximum context length is 1200 tokens. However, you requested 1600 tokens", "context_length_exceeded"), 400), OK], TURN, asked=2, sent={"max_tokens": 1159}),
     Case("cap_of_the_model", "groq", [Play(error("`max_completion_tokens` must be less than or equal to `1024`, the maximum value", None, param="max_completion_tokens"), 400), OK], TURN, asked=2, sent={"max_completion_tokens": 1024}),
+    Case("context_with_a_count_of_the_prompt", "compatible", [Play(error("This model's maximum context length is 4096 tokens. However, you requested 4600 tokens (3100 in the messages, 1500 in the completion)."), 400), OK], TURN, asked=2, sent={"max_tokens": 996}),
+    Case("context_of_llama_cpp", "compatible", [Play(error("Requested tokens (5000) exceed context window of 1024", "context_length_exceeded"), 400), OK], TURN, asked=2, sent={"max_tokens": 983}),
+    Case("context_of_anthropic", "anthropic", [Play({"type": "error", "error": {"type": "invalid_request_error", "message": "prompt is too long: 210000 tokens > 200000 maximum"}}, 400)], fault="prompt_too_large", says=["200,000"]),
+    Case("cap_of_anthropic", "anthropic", [Play({"type": "error", "error": {"type": "invalid_request_error", "message": "max_tokens: 1500 > 1024, which is the maximum allowed number of output tokens"}}, 400), Play(message(text_block(TURN)))], TURN, asked=2, sent={"max_tokens": 1024}),
+    Case("cap_of_openai", "openai", [Play(error("max_completion_tokens is too large: 1500. This model supports at most 1024 completion tokens.", "invalid_value", param="max_completion_tokens"), 400), OK], TURN, asked=2, sent={"max_completion_tokens": 1024}),
+    Case("error_in_a_list", "compatible", [Play(b'[{"error": {"code": 400, "message": "bad thing"}}]', 400)], fault="bad_request", says=["bad thing"]),
+    Case("detail_instead_of_a_message", "compatible", [Play({"detail": "the engine is dead"}, 500), OK], TURN, asked=2, slept=(0, 1)),
     Case("otpm_caps_the_output", "groq", [Play(error("Request too large for model `m` on output tokens per minute (OTPM): Limit 1000, Requested 1500", "rate_limit_exceeded"), 413), OK], TURN, asked=2, sent={"max_completion_tokens": 1000}),
     # --- faults that only a person mends
     Case("bad_key", "groq", [Play(error("Invalid API Key", "invalid_api_key"), 401)], fault="auth", says=["GROQ_API_KEY", "openai/gpt-oss-120b", "401"]),
