@@ -275,6 +275,8 @@ def _page_fetcher(config: Config, folders: Sequence[LocalDocuments], policy: Dom
         proxy=fetch.proxy,
         ca_file=fetch.ca_file,
         domains=policy,
+        # Whoever searches documents alone has not agreed to a request to anybody, a link in a document included.
+        web=config.search_providers != ("local",),
     )
 
 

@@ -54,7 +54,7 @@ class PageFetchTool:
     client: the guarded client; by default one made of `private_hosts`, `domains`, `proxy` and `ca_file`.
     pace: for one host; robots: ask robots.txt for URLs that the user did not name; cache_dir: keep pages there.
     wayback: look for an archived copy once when a page is gone or its server is broken; tavily_key: let Tavily read
-    what could not be read here. Both send the URL to that service.
+    what could not be read here. Both send the URL to that service. web: False reads documents alone.
     """
 
     def __init__(
@@ -74,8 +74,10 @@ class PageFetchTool:
         private_hosts: Sequence[str] = (),
         proxy: str | None = None,
         ca_file: str | None = None,
+        web: bool = True,
     ) -> None:
         self._documents = documents
+        self._web = web
         self._client = client or SafeClient(
             user_agent=user_agent(contact),
             private_hosts=private_hosts,
@@ -113,6 +115,8 @@ class PageFetchTool:
             if "://" not in url:
                 return _refused(url, "bad_scheme", f"{url[:200]} is neither a document nor a web address")
             return _refused(url, refusal.code, str(refusal))
+        if not self._web:
+            return _refused(url, "no_web", "this run reads documents alone; --web lets it read the web too")
         page = _refused(url, "bad_url", "there is no address to try")
         for candidate in candidates(target.url):
             page = self._candidate(candidate, control, user_named)

@@ -418,31 +418,54 @@ def test_a_model_that_repeats_its_search_during_an_outage_ends_with_search_error
     assert (output.outcome, output.stop_reason) == ("failed", "search_error")
 
 
-def test_a_run_over_documents_alone_opens_no_connection_and_resolves_no_name(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    folder = tmp_path / "notes"
-    folder.mkdir()
-    (folder / "ice.md").write_text("# Ice\n\nIce floats on water because ice is less dense than liquid water.\n")
-    (folder / "lava.md").write_text(
-        "# Lava\n\nLava is molten rock that a volcano expels. See https://x.example/lava.\n"
-    )
-    opened: list[object] = []
+@pytest.fixture
+def connections(monkeypatch: pytest.MonkeyPatch) -> list[object]:
+    """Every attempt to connect, to send or to resolve a name; all of them fail."""
+    tried: list[object] = []
 
     def refuse(*args: object, **kwargs: object) -> Any:
-        opened.append(args)
+        tried.append(args)
         raise OSError("no network in this test")
 
     for name in ("connect", "connect_ex", "sendto"):
         monkeypatch.setattr(socket.socket, name, refuse)
     monkeypatch.setattr(socket, "getaddrinfo", refuse)
-    # A search key in the environment must not bring the web in.
-    config = load_config({"DOCS_DIR": str(folder), "TAVILY_API_KEY": "tvly-key-of-a-test"})
-    output = run_react_loop("Why does ice float on water?", config=config)
-    assert opened == []
+    return tried
+
+
+@pytest.fixture
+def private(tmp_path: Path) -> Config:
+    """Documents alone, one with a link, although a search key is in the environment."""
+    folder = tmp_path / "notes"
+    folder.mkdir()
+    (folder / "ice.md").write_text("# Ice\n\nIce floats on water because ice is less dense than liquid water.\n")
+    (folder / "lava.md").write_text("# Lava\n\nLava is molten rock. More at https://y.example/lava.\n")
+    return load_config({"DOCS_DIR": str(folder), "TAVILY_API_KEY": "tvly-key-of-a-test"})
+
+
+def test_a_run_over_documents_alone_opens_no_connection_and_resolves_no_name(
+    private: Config, connections: list[object]
+) -> None:
+    output = run_react_loop("Why does ice float on water?", config=private)
+    assert connections == []
     assert output.outcome == "answered" and output.sources[0].url == "notes/ice.md"
     assert output.search_provider == "local" and output.services == ()
     assert output.engines == ("local",)
+
+
+def test_a_run_over_documents_alone_follows_no_link_and_not_even_a_url_of_the_question(
+    private: Config, connections: list[object]
+) -> None:
+    urls = ["https://y.example/lava", "http://x.example/named"]
+    llm = ScriptedLLM(
+        action("search", '{"query": "lava"}'), action("fetch", '{"results": ["R1"]}'),
+        action("fetch", json.dumps({"urls": urls})), action("finish"), "Lava is molten rock. [Source 1]",
+    )  # fmt: skip
+    output = run_react_loop(f"What is lava? See {' and '.join(urls)}", config=private, llm=llm)
+    assert connections == []
+    assert [f.kind for f in output.unreadable] == ["refused", "refused"]
+    assert all("--web" in f.error for f in output.unreadable)
+    assert output.outcome == "answered"
 
 
 # --- settings --------------------------------------------------------------------------------------------
