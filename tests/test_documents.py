@@ -223,20 +223,31 @@ def test_an_index_that_breaks_while_it_is_open_is_made_anew(folder: Path) -> Non
     assert names_of(local.search("firn")) == ["papers/new.md"]
 
 
-def test_a_locked_index_costs_a_moment_and_never_the_answer(folder: Path) -> None:
+@pytest.mark.parametrize(
+    ("lock", "read_again"),
+    [
+        ("IMMEDIATE", ["papers/new.md"]),
+        ("EXCLUSIVE", ["papers/ice.md", "papers/lava.txt", "papers/new.md", "papers/sub/sea.html"]),
+    ],
+)
+def test_a_locked_index_costs_a_moment_and_never_the_answer(
+    folder: Path, lock: str, read_again: list[str], reads: list[str]
+) -> None:
     LocalDocuments(folder).search("glacier")
     write(folder / "new.md", "Firn is old snow.")
+    reads.clear()
     holder = sqlite3.connect(index_file(), isolation_level=None)
-    holder.execute("BEGIN EXCLUSIVE")
+    holder.execute(f"BEGIN {lock}")
     try:
         local = LocalDocuments(folder)
         started = time.monotonic()
         assert names_of(local.search("firn")) == ["papers/new.md"]
         assert names_of(local.search("glacier")) == ["papers/ice.md"]
-        assert time.monotonic() - started < 8.0
+        assert time.monotonic() - started < 10.0
     finally:
         holder.execute("ROLLBACK")
         holder.close()
+    assert sorted(set(reads)) == read_again
 
 
 def test_where_nothing_can_be_written_the_index_lives_in_memory(folder: Path, tmp_path: Path) -> None:
@@ -447,3 +458,27 @@ def test_a_stopped_run_reads_nothing_more(folder: Path, reads: list[str]) -> Non
     control.stop("SIGINT")
     assert LocalDocuments(folder).search("glacier", control=control).status == "timeout"
     assert reads == []
+
+
+def test_a_look_that_is_cut_short_forgets_nothing(folder: Path, reads: list[str]) -> None:
+    LocalDocuments(folder).search("glacier")
+    control = RunControl(60.0)
+    control.stop("SIGINT")
+    LocalDocuments(folder).search("glacier", control=control)
+    reads.clear()
+    assert names_of(LocalDocuments(folder).search("glacier")) == ["papers/ice.md"]
+    assert reads == []
+
+
+def test_a_document_that_the_deadline_cut_short_is_tried_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain, now = documents.READERS[".md"], [0.0]
+
+    def long(data: bytes, name: str, control: RunControl) -> FetchedPage:
+        now[0] += 100.0
+        return FetchedPage(name, "timeout", error="the time was up")
+
+    monkeypatch.setitem(documents.READERS, ".md", long)
+    control = RunControl(60.0, clock=lambda: now[0])
+    assert LocalDocuments(folder).search("glacier", control=control).status == "timeout"
+    monkeypatch.setitem(documents.READERS, ".md", plain)
+    assert names_of(LocalDocuments(folder).search("glacier")) == ["papers/ice.md"]

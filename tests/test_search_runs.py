@@ -95,8 +95,8 @@ def test_with_every_engine_down_the_program_fails_soon_and_lists_what_was_tried(
         env = {**outage, "OPENAI_BASE_URL": f"{model.url}/v1"}
         done, seconds = run_program("--query", QUESTION, env=env, folder=tmp_path)
     assert done.returncode == 1, done.stderr
-    # Under 20 s on an idle machine, of which the start takes 1 s; a busy one takes longer to start.
-    assert float(re.findall(r"elapsed_seconds: ([\d.]+)", done.stdout)[0]) < 16.0 and seconds < 40.0
+    # 14 s on an idle machine for the program as a whole; a busy one takes longer to start it.
+    assert float(re.findall(r"elapsed_seconds: ([\d.]+)", done.stdout)[0]) < 20.0 and seconds < 40.0
     assert "*failed* (search_error)" in done.stdout and "No source was read, so there is no answer." in done.stdout
     assert "less dense" not in done.stdout
     failures = done.stdout.partition("## Searches that failed")[2]
