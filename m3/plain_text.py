@@ -10,12 +10,16 @@ from collections.abc import Iterator
 from m3.records import Page, page_from_parts
 
 _FRONT_MATTER = re.compile(r"\A---[ \t]*\n(.*?)\n---[ \t]*(?:\n|\Z)", re.S)
-_HEADING = re.compile(r"^(#{1,6})\s+(.*?)\s*#*\s*$")
+_HEADING = re.compile(r"^(#{1,6})\s+(\S.*)$")
 _ITEM = re.compile(r"^(\s*)(?:[-*+•]|\d{1,3}[.)])\s+(.*)$")
 
 
+# Every repetition is bounded: a line of 60,000 brackets must not cost 60,000 squared.
 _INLINE = re.compile(
-    r"!?\[([^\]\n]*)\]\([^)\s]*(?:\s+\"[^\"]*\")?\)|(`+)(.+?)\2|(\*\*|__)(?=\S)(.+?)(?<=\S)\4|(?<![\w*])[*_](?=\S)([^*_\n]+?)(?<=\S)[*_](?![\w*])"
+    r"!?\[([^\]\n]{0,500})\]\([^)\s]{0,500}(?:\s{1,9}\"[^\"]{0,500}\")?\)"
+    r"|(?<!`)(`{1,3})(?!`)(.{1,500}?)(?<!`)\2(?!`)"
+    r"|(\*\*|__)(?=\S)(.{1,500}?)(?<=\S)\4"
+    r"|(?<![\w*])[*_](?=\S)([^*_\n]{1,500}?)(?<=\S)[*_](?![\w*])"
 )
 
 
@@ -69,7 +73,7 @@ def _markdown_parts(text: str) -> Iterator[tuple[str, str, int, int | None]]:
         heading, item = _HEADING.match(line), _ITEM.match(line)
         if heading:
             yield from flush()
-            yield "heading", _plain(heading[2]), len(heading[1]), None
+            yield "heading", _plain(heading[2].rstrip().rstrip("#").rstrip()), len(heading[1]), None
         elif item:
             yield from flush()
             yield "list_item", _plain(item[2].strip()), len(item[1].expandtabs(4)) // 2, None

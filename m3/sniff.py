@@ -140,7 +140,7 @@ def decode_text(body: bytes, content_type: str = "") -> str:
     """The text of a body: mark, header, `<meta>` or XML declaration, detection, in this order; else UTF-8.
 
     A label is believed only from a fixed list and only when the bytes bear it out: bytes that are valid UTF-8 beyond
-    ASCII are UTF-8 whatever single-byte charset a header claims. What cannot be decoded becomes U+FFFD; NUL is
+    ASCII are UTF-8 whatever a header claims. What cannot be decoded becomes U+FFFD; NUL is
     dropped, and so is an XML declaration, which would contradict text that is decoded already.
     """
     text = _decoded(body, content_type).replace("\0", "")
@@ -151,16 +151,27 @@ def _decoded(body: bytes, content_type: str) -> str:
     marked = _bom(body)
     if marked:
         return body.decode(marked, "replace").removeprefix("\ufeff")
+    utf8 = _is_utf8(body)
     for label in (_declared_charset(content_type), _written_charset(body)):
         codec = _CODECS.get(label)
-        if codec is None or (codec in _SINGLE_BYTE and _is_utf8(body)):
+        if codec is None or _contradicted(body, codec, utf8):
             continue
         text = _decode_whole(body, codec)
         if text is not None:
             return text
-    if _is_utf8(body) or body.isascii():
+    if utf8 or body.isascii():
         return body.decode("utf-8", "replace")
     return body.decode(_detected(body), "replace")
+
+
+def _contradicted(body: bytes, codec: str, utf8: bool) -> bool:
+    """True when the bytes say that a label is wrong: UTF-8 under another name, or UTF-16 without a single NUL."""
+    if codec.startswith("utf-16"):
+        return b"\0" not in body and (utf8 or body.isascii())
+    if not utf8 or codec == "utf-8":
+        return False
+    # A few pairs of a double-byte charset can be valid UTF-8 by chance, a dozen bytes cannot.
+    return codec in _SINGLE_BYTE or sum(byte > 127 for byte in body[:_DETECT_BYTES]) >= 12
 
 
 def _declared_charset(content_type: str) -> str:

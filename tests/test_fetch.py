@@ -64,6 +64,7 @@ class World:
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
+        self._server.handle_error = lambda *_: None  # type: ignore[method-assign]  # a client may leave
         self.port = self._server.server_address[1]
         threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True).start()
 
@@ -659,3 +660,28 @@ def test_the_settings_reach_the_fetcher() -> None:
     _, tool = build_tools(load_config({"ALLOW_PRIVATE_HOSTS": "wiki.corp.example:8090", "RESPECT_ROBOTS": "0"}))
     assert tool._client.guard.private_hosts == {("wiki.corp.example", 8090)}
     assert tool._robots is None
+
+
+HOSTILE_TEXT = ["[[", "![a](", "**a", "`", "_a ", "# " + " " * 500, "| a ", '","', '"\n']
+
+
+@pytest.mark.parametrize("media", ["markdown", "csv"])
+@pytest.mark.parametrize("piece", HOSTILE_TEXT)
+def test_no_plain_text_costs_the_square_of_its_length(piece: str, media: Any) -> None:
+    from m3.page_reading import read_body
+
+    def seconds(size: int) -> float:
+        body = (piece * (size // len(piece))).encode()
+        started = time.process_time()
+        read_body(body, media, "text/plain; charset=utf-8", "https://a.example/x", control=RunControl(20))
+        return time.process_time() - started
+
+    assert seconds(40_000) < 0.5 + 8 * seconds(10_000)
+
+
+def test_a_tag_of_very_many_attributes_ends_within_the_deadline(world: World) -> None:
+    world.pages["site.example/"] = Reply(html("<p " + "a1 " * 60_000 + f">{LOREM}</p>"))
+    started = time.monotonic()
+    fetched = world.tool(robots=False, timeout_s=4).fetch("http://site.example/")
+    assert time.monotonic() - started < 5
+    assert fetched.kind == "ok" and "kettle" in fetched.text

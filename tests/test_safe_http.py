@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
 import ipaddress
 import json
 import socket
 import threading
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -280,3 +282,49 @@ def test_the_address_table_agrees_with_the_registries_on_both_sides_of_each_edge
 )
 def test_a_url_has_one_canonical_spelling(url: str, canonical: str) -> None:
     assert parse_url(url).url == canonical
+
+
+BODY = b"<html><p>a page</p></html>"
+OK_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n"
+
+
+def _gz(data: bytes) -> bytes:
+    return gzip.compress(data)
+
+
+@pytest.mark.parametrize(
+    ("reply", "kind", "detail"),
+    [
+        (b"HTTP/1.1 103 Early Hints\r\nLink: </a.css>\r\n\r\n" + PAGE, "ok", ""),
+        (b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 102 Processing\r\n\r\n" + PAGE, "ok", ""),
+        (b"HTTP/1.0 200 OK\r\n\r\n" + BODY, "ok", ""),
+        (OK_HEAD + b"Content-Encoding: gzip\r\n\r\n" + _gz(BODY[:9]) + _gz(BODY[9:]), "ok", ""),
+        (OK_HEAD + b"Content-Encoding: gzip, deflate\r\n\r\n" + zlib.compress(_gz(BODY)), "ok", ""),
+        (OK_HEAD + b"Content-Encoding: identity\r\n\r\n" + BODY, "ok", ""),
+        (
+            OK_HEAD + b"Content-Encoding: deflate\r\n\r\n" + zlib.compress(BODY * 9)[:-6],
+            "unsupported_type",
+            "bad_encoding",
+        ),
+        (OK_HEAD + b"Content-Encoding: gzip\r\n\r\n" + BODY, "unsupported_type", "bad_encoding"),
+        (OK_HEAD + b"Content-Encoding: gzip, gzip, gzip, gzip\r\n\r\nx", "unsupported_type", "bad_encoding"),
+        (OK_HEAD + b"Content-Encoding: gzip\r\n\r\n" + _gz(b""), "empty", "no_body"),
+        (OK_HEAD + b"Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", "network", "bad_http"),
+        (OK_HEAD + b"Transfer-Encoding: chunked\r\n\r\n-5\r\nabc", "network", "bad_http"),
+        (OK_HEAD + b"Transfer-Encoding: chunked\r\n\r\n3\r\nabcdef\r\n0\r\n\r\n", "network", "bad_http"),
+        (OK_HEAD + b"Transfer-Encoding: chunked\r\n\r\n1a\r\n" + BODY + b"\r\n", "network", "incomplete"),
+        (OK_HEAD + b"Content-Length: 0\r\n\r\n", "empty", "no_body"),
+        (b"HTTP/1.1 200 OK\r\nX: " + b"a" * 70_000 + b"\r\n\r\n", "network", "bad_http"),
+        (b"HTTP/2 preface\r\n\r\n", "network", "bad_http"),
+        (b"", "network", "connection"),
+        (b"HTTP/1.1 302 Found\r\nLocation: http://www.example.com/\x00x\r\n\r\n", "refused", "bad_url"),
+        (b"HTTP/1.1 302 Found\r\nLocation: http://[::1\r\n\r\n", "refused", "bad_url"),
+        (b"HTTP/1.1 302 Found\r\nLocation: /\xfc\xe9 x\r\n\r\n", "ok", ""),
+        (b"HTTP/1.1 300 Multiple Choices\r\nLocation: /x\r\n\r\n", "network", "http_status"),
+    ],
+)
+def test_odd_answers_are_read_or_classed(reply: bytes, kind: str, detail: str) -> None:
+    result = Net([reply]).get("http://www.example.com/")
+    assert (result.kind, result.detail) == (kind, detail), result
+    assert kind != "ok" or b"a page" in result.body
+    assert kind == "ok" or (result.error and result.error.isprintable())
