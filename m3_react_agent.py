@@ -653,7 +653,7 @@ def _finish(state: RunState, run: Run, started: float) -> FinalOutput:
         llm_provider=state.model.asked[0],
         search_provider=run.config.search_provider,
         model=state.model.asked[1],
-        warnings=tuple(dict.fromkeys(state.warnings)),
+        warnings=tuple(dict.fromkeys([*state.warnings, *state.model.overruns()])),
         steps=tuple(state.steps),
         ledger=tuple(state.tools.ledger),
         unreadable=tuple(state.tools.unreadable),

@@ -108,6 +108,19 @@ class Asking:
         self._book(messages, reply)
         return reply
 
+    def overruns(self) -> list[str]:
+        """What a provider counted beyond the bounds in spite of the estimates, one sentence for each bound."""
+        budget, said = self.budget, []
+        if budget.spent > budget.max_tokens:
+            over = budget.spent - budget.max_tokens
+            said.append(f"The provider counted {over:,} tokens more than MAX_TOKENS ({budget.max_tokens:,}) allows.")
+        if budget.max_cost_usd is not None and budget.cost_usd > budget.max_cost_usd:
+            over_usd = budget.cost_usd - budget.max_cost_usd
+            said.append(
+                f"The run cost {over_usd:.6f} US dollars more than MAX_COST_USD ({budget.max_cost_usd}) allows."
+            )
+        return said
+
     def _complete(
         self, messages: Sequence[Message], most: int, allowance: int, for_report: bool, show: bool
     ) -> Completion:

@@ -340,6 +340,18 @@ def test_a_usage_far_above_the_estimate_is_booked_as_reported_and_told() -> None
     assert output.tokens_consumed > 8_000
 
 
+def test_a_count_that_passes_the_bound_ends_the_run_before_the_next_call_and_is_told() -> None:
+    def greedy(asked: Asked) -> Play:
+        play = ordinary(asked)
+        play.body["usage"] = {"prompt_tokens": 9_000, "completion_tokens": 500}
+        return play
+
+    with provider(greedy) as server:
+        output = run(settings(server.url, MAX_TOKENS="9000"))
+    assert (output.outcome, output.stop_reason, output.tokens_consumed) == ("partial", "max_tokens", 9_500)
+    assert len(server.asked) == 1 and any("500 tokens more than MAX_TOKENS" in warning for warning in output.warnings)
+
+
 def test_a_server_that_cuts_prompts_is_told_with_the_setting_that_mends_it() -> None:
     pages = {f"https://tea.example/{n}": f"Oolong tea number {n} is partly oxidised. " * 400 for n in range(4)}
 
