@@ -6,10 +6,12 @@ for all of them (pacing, retries, reading replies) is in `llm_call`, `llm_errors
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.util
 import random
 import re
+import socket
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -102,9 +104,7 @@ class ProviderClient:
         self.facts = facts or facts_of(self.provider, self._base_url, self.model)
         self.jitter = jitter or random.Random()
         self.counter = PromptCounter()
-        self._sdk_client: Any = None
-        self._sockets: list[Any] = []
-        self._lock = threading.Lock()
+        self._connections = _Connections()
 
     def complete(
         self,
@@ -155,31 +155,16 @@ class ProviderClient:
 
     def _client(self, sdk: Any) -> Any:
         """The SDK's client, made at the first call; its own retries are off, because they know no deadline."""
-        with self._lock:
-            if self._sdk_client is None:
-                http = sdk.DefaultHttpxClient(event_hooks={"request": [self._watch]})
-                self._sdk_client = self._make_client(sdk, http)
-            return self._sdk_client
-
-    def _watch(self, request: Any) -> None:
-        """Remember the sockets of this client, so that a call that is given up can be ended under its reader."""
-
-        def trace(name: str, info: dict[str, Any]) -> None:
-            if name in ("connection.connect_tcp.complete", "connection.start_tls.complete"):
-                opened = info["return_value"].get_extra_info("socket")
-                self._sockets = [sock for sock in self._sockets if sock.fileno() >= 0] + [opened]
-
-        request.extensions["trace"] = trace
+        connections = self._connections
+        if connections.client is None:
+            http = sdk.DefaultHttpxClient(event_hooks={"request": [connections.watch]})
+            connections.client = self._make_client(sdk, http)
+        return connections.client
 
     def _abandon(self) -> None:
         """End every connection of this client: the reader in the abandoned thread then ends too."""
-        with self._lock:
-            sockets, self._sockets, self._sdk_client = self._sockets, [], None
-        for sock in sockets:
-            try:
-                sock.shutdown(2)
-            except OSError:
-                continue  # it was closed already
+        connections, self._connections = self._connections, _Connections()
+        connections.end()
 
     def _fault(self, problem: Exception) -> ProviderFault:
         """The fault behind an exception of the SDK, or of what it is built on."""
@@ -262,6 +247,47 @@ class ProviderClient:
         return REASONING.search(self.model) is not None
 
 
+class _Connections:
+    """An SDK client and the sockets it opened, so that a call that is given up can be ended under its reader.
+
+    Closing the client would not do: a thread that waits for bytes does not notice. Shutting its socket wakes it.
+    """
+
+    def __init__(self) -> None:
+        self.client: Any = None
+        self._sockets: list[Any] = []
+        self._ended = False
+        self._lock = threading.Lock()
+
+    def watch(self, request: Any) -> None:
+        """A hook for each request: learn of the connection that is opened for it."""
+
+        def trace(name: str, info: dict[str, Any]) -> None:
+            if name in ("connection.connect_tcp.complete", "connection.start_tls.complete"):
+                self._opened(info["return_value"].get_extra_info("socket"))
+
+        request.extensions["trace"] = trace
+
+    def _opened(self, sock: Any) -> None:
+        with self._lock:
+            self._sockets = [known for known in self._sockets if known.fileno() >= 0] + [sock]
+            ended = self._ended
+        if ended:  # the call was given up while it was connecting
+            _shut(sock)
+
+    def end(self) -> None:
+        with self._lock:
+            self._ended = True
+            sockets = list(self._sockets)
+        for sock in sockets:
+            _shut(sock)
+
+
+def _shut(sock: Any) -> None:
+    with contextlib.suppress(OSError):  # it was closed already
+        sock.shutdown(socket.SHUT_RDWR)
+
+
 class GroqLLMClient(ProviderClient):
     """Models at Groq, through the `groq` package."""
 
@@ -313,7 +339,7 @@ class OpenAILLMClient(ProviderClient):
         self._is_own_server = bool(base_url)
         super().__init__(api_key, model, base_url=base_url, facts=facts, jitter=jitter)
         if self._is_own_server:
-            self.title = f"the server at {self._base_url}"
+            self.title = "the server at " + re.sub(r"//[^/@]*@", "//", self._base_url)  # without a password
             if not model:
                 self.model = self._only_model(control or RunControl())
                 self.facts = facts or facts_of(self.provider, self._base_url, self.model)

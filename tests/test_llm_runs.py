@@ -404,6 +404,13 @@ def test_the_command_line_ends_with_2_where_a_server_has_several_models(tmp_path
     assert done.returncode == 2 and "OPENAI_MODEL" in done.stderr and "x1, x2" in done.stderr
 
 
+def test_a_password_in_the_address_is_not_told() -> None:
+    with provider([Play(error("no"), 500)]) as server:
+        url = server.url.replace("://", "://me:hunter2@")
+        output = run(load_config({"OPENAI_BASE_URL": f"{url}/v1", "OPENAI_MODEL": "m"}), control=Clock().control())
+    assert "hunter2" not in output.to_markdown() and "500" in output.warnings[-1]
+
+
 def test_a_server_that_never_lists_its_models_is_waited_for_only_as_long_as_the_run_lasts() -> None:
     with provider([Play("x", deed="hang")]) as server:
         control = RunControl(0.5)
