@@ -101,7 +101,7 @@ class Asking:
                 self.control if for_report else self.loop_control,
             )
         except DeadlineReached:
-            raise LLMError("the model did not answer before the run had to go on") from None
+            raise LLMError("the model did not answer before the run had to go on", kind="deadline") from None
         except LLMError as problem:
             self._book_waste(problem.usage)
             raise

@@ -277,7 +277,7 @@ def test_a_server_that_hangs_or_drips_cannot_hold_a_run_past_its_time(deed: str,
         assert output.usage.estimated
         ended = threading.Event()
         for _ in range(50):
-            if not any(t.name == "m3-model-call" for t in threading.enumerate()):
+            if not any(t.name == "m3-call" for t in threading.enumerate()):
                 break
             ended.wait(0.1)
         else:
