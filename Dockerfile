@@ -17,8 +17,9 @@ RUN useradd --create-home --uid 1000 user \
 
 # Dependencies before the code: a change of the code does not install them again.
 COPY requirements.txt requirements-providers.txt /tmp/
-RUN python3 -m venv /opt/venv \
- && /opt/venv/bin/pip install --no-cache-dir --disable-pip-version-check -r /tmp/requirements-providers.txt \
+RUN python3 -m venv --without-pip /opt/venv \
+ && python3 -m pip --python /opt/venv/bin/python3 install --no-cache-dir --disable-pip-version-check \
+    -r /tmp/requirements-providers.txt \
  && rm /tmp/requirements*.txt
 # A login shell, such as Dev Mode's SSH session, sets PATH anew.
 RUN echo "PATH=/opt/venv/bin:\$PATH" >/etc/profile.d/m3.sh

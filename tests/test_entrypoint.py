@@ -26,9 +26,9 @@ PATIENCE = 30.0  # seconds for a loaded machine; the promised times are asserted
 REPORT = re.compile(r"^=+ REPORT =+$\n(.*?)^=+ END OF REPORT =+$", re.M | re.S)
 
 # The real driver; only the mock model is replaced at its fourth turn, when sources have been read: it says so and
-# then waits, either as every client must (until the run is stopped) or without heeding the run at all.
+# then waits, as every client must, until the run is stopped.
 WAITING_DRIVER = """
-import sys, time
+import sys
 import m3_react_agent as driver
 from m3.records import LLMError
 from m3_react_agent import MockLLMClient
@@ -37,8 +37,6 @@ def complete(self, messages, *, control, **others):
     turns.append(1)
     if len(turns) == 4:
         print("the model is waiting", file=sys.stderr, flush=True)
-        if {deaf}:
-            time.sleep(600)
         control.sleep(600)
         raise LLMError("stopped while waiting")
     return answer(self, messages, control=control, **others)
@@ -247,7 +245,7 @@ def test_health_answers_within_a_second_of_the_start(start: Start) -> None:
 
 
 def test_health_answers_while_the_agent_works(start: Start, tmp_path: Path) -> None:
-    container = start(app_with_driver(tmp_path / "app", WAITING_DRIVER.format(deaf=False)), QUERY=QUESTION)
+    container = start(app_with_driver(tmp_path / "app", WAITING_DRIVER), QUERY=QUESTION)
     container.until("the model is waiting")
     assert container.ask()[0] == 200
 
@@ -345,7 +343,7 @@ def test_without_a_question_it_says_what_to_set(start: Start, query: str | None,
 def test_a_signal_in_the_middle_of_a_run_brings_the_partial_report_in_time(
     start: Start, tmp_path: Path, number: signal.Signals, code: int
 ) -> None:
-    container = start(app_with_driver(tmp_path / "app", WAITING_DRIVER.format(deaf=False)), QUERY=QUESTION)
+    container = start(app_with_driver(tmp_path / "app", WAITING_DRIVER), QUERY=QUESTION)
     container.until("the model is waiting")
     ended, seconds = container.stop(number)
     assert ended == code
@@ -360,7 +358,7 @@ def test_control_c_at_a_terminal_reaches_the_agent_once_so_that_it_can_still_rep
     start: Start, tmp_path: Path
 ) -> None:
     terminal, inner = os.openpty()
-    app = app_with_driver(tmp_path / "app", WAITING_DRIVER.format(deaf=False))
+    app = app_with_driver(tmp_path / "app", WAITING_DRIVER)
     container = start(app, QUERY=QUESTION, terminal=inner)
     os.close(inner)
     container.until("the model is waiting")
@@ -372,7 +370,7 @@ def test_control_c_at_a_terminal_reaches_the_agent_once_so_that_it_can_still_rep
 
 
 def test_a_space_that_is_told_to_stop_ends_after_its_partial_report(start: Start, tmp_path: Path) -> None:
-    app = app_with_driver(tmp_path / "app", WAITING_DRIVER.format(deaf=False))
+    app = app_with_driver(tmp_path / "app", WAITING_DRIVER)
     container = start(app, QUERY=QUESTION, SPACE_ID="someone/m3")
     container.until("the model is waiting")
     code, seconds = container.stop()
@@ -382,8 +380,12 @@ def test_a_space_that_is_told_to_stop_ends_after_its_partial_report(start: Start
 
 
 def test_an_agent_that_does_not_heed_the_signal_is_killed_in_time(start: Start, tmp_path: Path) -> None:
-    container = start(app_with_driver(tmp_path / "app", WAITING_DRIVER.format(deaf=True)), QUERY=QUESTION)
-    container.until("the model is waiting")
+    deaf = (
+        "import signal, time\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+        "print('deaf', file=sys.stderr, flush=True)\ntime.sleep(600)"
+    )
+    container = start(app_with_driver(tmp_path / "app", deaf), QUERY=QUESTION)
+    container.until("deaf")
     code, seconds = container.stop()
     assert code == 143
     assert seconds < 8.0
@@ -509,7 +511,7 @@ def test_a_noted_question_is_not_run_again_unless_it_changes_or_is_forced(start:
 
 
 def test_the_mark_is_there_before_the_run_so_that_a_killed_run_is_not_repeated(start: Start, tmp_path: Path) -> None:
-    app = app_with_driver(tmp_path / "app", WAITING_DRIVER.format(deaf=False))
+    app = app_with_driver(tmp_path / "app", WAITING_DRIVER)
     killed = start(app, QUERY=QUESTION, RUN_STATE_DIR=str(tmp_path / "state"))
     killed.until("the model is waiting")
     killed.close()
