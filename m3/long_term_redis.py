@@ -30,10 +30,10 @@ from m3.sessions import (
     to_card,
     to_json,
 )
-from m3.upstash import Command, StoreError, UpstashRest, bounded
+from m3.upstash import Command, StoreError, UpstashRest, bounded, fault_of_address
 
 RECALL_SECONDS = 2.0
-SAVE_SECONDS = 3.0
+SAVE_SECONDS = 5.0
 TRIM_AT_ONCE = 5  # sessions over the bound that one save takes away
 RESEND_AT_ONCE = 5  # sessions kept back by an outage that one save sends
 BATCH = 50
@@ -58,7 +58,7 @@ T = TypeVar("T")
 class Outbox(Protocol):
     """Where sessions wait that could not be sent: a `LocalMemory` as a rule."""
 
-    def put(self, session: PastResearch) -> bool: ...
+    def put(self, *sessions: PastResearch) -> bool: ...
 
     def recent(self, n: int = 10) -> list[PastResearch]: ...
 
@@ -97,9 +97,8 @@ class LongTermMemory:
         if url is None and token is None:
             url, token = _configured()
         if url and token:
-            rest = UpstashRest(url, token, session=session)
-            self._why_off = rest.fault_of_address()
-            self._rest = None if self._why_off else rest
+            self._why_off = fault_of_address(url)
+            self._rest = None if self._why_off else UpstashRest(url, token, session=session)
         elif url or token:
             missing = "UPSTASH_REDIS_REST_TOKEN" if url else "UPSTASH_REDIS_REST_URL"
             self._why_off = f"Upstash is only half configured: {missing} is missing"
@@ -200,7 +199,7 @@ class LongTermMemory:
         (cards,) = self._rest.pipeline([["MGET", *(self._key("c", id) for id in ids)]], control)
         self._drop_dead([id for id, card in zip(ids, cards, strict=True) if card is None], keys, control)
         found = [from_json(card, id) for id, card in zip(ids, cards, strict=True) if card is not None]
-        return related(stems, [f for f in found if f is not None], df, int(total), limit)
+        return related(query, [f for f in found if f is not None], df, int(total), limit)
 
     def _drop_dead(self, ids: Sequence[str], keys: Sequence[str], control: RunControl) -> None:
         """Take ids whose session is gone (evicted, expired) out of the sets that still name them."""

@@ -10,7 +10,7 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from datetime import datetime
 from pathlib import Path
@@ -89,10 +89,10 @@ class LocalMemory:
             return StoreResult(False, str(problem), fault=True)
         return StoreResult(True, self.where, session.id)
 
-    def put(self, session: PastResearch) -> bool:
-        """Store a session as it is. True when it is there afterwards."""
+    def put(self, *sessions: PastResearch) -> bool:
+        """Store sessions as they are, in one transaction. True when they are there afterwards."""
         try:
-            self._put(session, GRACE_SECONDS)
+            self._work(lambda db: self._insert(db, sessions), max(GRACE_SECONDS, 0.01 * len(sessions)), writing=True)
         except TroubleError as problem:
             _log.warning("memory: %s", problem)
             return False
@@ -100,23 +100,27 @@ class LocalMemory:
 
     def _put(self, session: PastResearch, seconds: float) -> None:
         def write(db: sqlite3.Connection) -> None:
-            stored = datetime.fromisoformat(session.stored_at).timestamp()
+            self._insert(db, [session])
+            self._trim(db)
+
+        self._work(write, seconds, writing=True)
+
+    @staticmethod
+    def _insert(db: sqlite3.Connection, sessions: Sequence[PastResearch]) -> None:
+        for session in sessions:
             row = db.execute(
                 "INSERT INTO session(id, stored, body) VALUES(?, ?, ?) ON CONFLICT(id) DO NOTHING",
-                (session.id, stored, to_json(session)),
+                (session.id, datetime.fromisoformat(session.stored_at).timestamp(), to_json(session)),
             )
             if row.rowcount == 1:
                 weight = length_weight(session.stems)
                 db.executemany(
-                    "INSERT INTO posting VALUES(?, ?, ?)", [(s, row.lastrowid, weight) for s in session.stems]
+                    "INSERT INTO posting VALUES(?, ?, ?)", [(stem, row.lastrowid, weight) for stem in session.stems]
                 )
                 db.executemany(
                     "INSERT INTO frequency VALUES(?, 1) ON CONFLICT(stem) DO UPDATE SET sessions = sessions + 1",
-                    [(s,) for s in session.stems],
+                    [(stem,) for stem in session.stems],
                 )
-            self._trim(db)
-
-        self._work(write, seconds, writing=True)
 
     def _trim(self, db: sqlite3.Connection) -> None:
         if self.max_sessions is None:
@@ -149,10 +153,10 @@ class LocalMemory:
         stems = question_stems(query)
         if not stems or limit < 1:
             return []
-        return self._read(lambda db: self._recall(db, stems, limit), [], control)
+        return self._read(lambda db: self._recall(db, query, stems, limit), [], control)
 
     @staticmethod
-    def _recall(db: sqlite3.Connection, stems: tuple[str, ...], limit: int) -> list[PastResearch]:
+    def _recall(db: sqlite3.Connection, query: str, stems: tuple[str, ...], limit: int) -> list[PastResearch]:
         (total,) = db.execute("SELECT count(*) FROM session").fetchone()
         df: dict[str, int] = {}
         for at in range(0, len(stems), 500):
@@ -170,7 +174,7 @@ class LocalMemory:
             [*(value for stem, weight in weights.items() for value in (weight, stem)), CANDIDATES],
         ).fetchall()
         found = [from_json(body, id) for id, body in rows]
-        return related(stems, [f for f in found if f is not None], df, total, limit)
+        return related(query, [f for f in found if f is not None], df, total, limit)
 
     # --- looking after it
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
+import re
 import secrets
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -23,10 +24,11 @@ MAX_SOURCES = 50
 MAX_STEMS = 32  # of the question, indexed
 MAX_STEM = 64  # characters of one of them
 MAX_TOPICS = 8
-CARD_BYTES = 900  # of the short form that recall reads: a dozen of them stay far below 20 KB
+CARD_BYTES = 720  # of the short form that recall reads: twenty of them stay below 20 KB
 CUT = " […]"
 
 _log = logging.getLogger("m3.memory")
+_HIRAGANA = re.compile("[\u3041-\u309f]")
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # base 32 without letters that look like digits; sorts by value
 
 
@@ -79,8 +81,12 @@ def new_id(seconds: float) -> str:
 
 
 def question_stems(query: str) -> tuple[str, ...]:
-    """The distinct stems by which a question is indexed and found, in order of appearance, at most `MAX_STEMS`."""
-    return tuple(dict.fromkeys(t[:MAX_STEM] for t in terms(query[: 4 * MAX_QUERY])))[:MAX_STEMS]
+    """The distinct stems by which a question is indexed and found, in order of appearance, at most `MAX_STEMS`.
+
+    Character pairs with hiragana are left out where others remain: they are particles and endings.
+    """
+    found = tuple(dict.fromkeys(t[:MAX_STEM] for t in terms(query[: 4 * MAX_QUERY])))
+    return (tuple(t for t in found if not _HIRAGANA.search(t)) or found)[:MAX_STEMS]
 
 
 def session_of(output: Any, now: float) -> PastResearch:
@@ -180,8 +186,8 @@ def to_card(session: PastResearch) -> str:
     """The short form that recall reads: question, stems, the beginning of the summary, the first addresses."""
     data = {
         **_head(session),
-        "q": cut_bytes(session.query, 240),
-        "a": cut_bytes(" ".join(session.summary.split()), 240),
+        "q": cut_bytes(session.query, 200),
+        "a": cut_bytes(" ".join(session.summary.split()), 200),
         "k": list(session.stems),
         "u": list(session.urls[:5]),
     }

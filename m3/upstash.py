@@ -50,6 +50,29 @@ class OutageError(StoreError):
     """The store could not be reached, or did not answer as one: may be better in a minute."""
 
 
+def fault_of_address(url: str) -> str:
+    """Why this address of a database cannot be used, in one sentence; "" when it can."""
+    try:
+        parts = urlsplit(_unquoted(url))
+        host = parts.hostname or ""
+    except ValueError:
+        return "the Upstash address is not a URL"
+    if parts.scheme in ("redis", "rediss"):
+        return (
+            "UPSTASH_REDIS_REST_URL is the redis:// address of the database; the REST address is wanted, "
+            "https://….upstash.io"
+        )
+    if not host or parts.scheme not in ("http", "https"):
+        return "UPSTASH_REDIS_REST_URL must be the https:// REST address of the database"
+    if parts.scheme == "http" and host not in ("localhost", "127.0.0.1", "::1"):
+        return "UPSTASH_REDIS_REST_URL must begin with https://; the token would be sent in the clear"
+    return ""
+
+
+def _unquoted(text: str) -> str:
+    return text.strip("\"' \t\r\n")
+
+
 class UpstashRest:
     """Sends commands. Never raises anything but StoreError, never outlasts the seconds it is given.
 
@@ -60,9 +83,11 @@ class UpstashRest:
     def __init__(
         self, url: str, token: str, *, session: Any = None, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        self.url = url.strip().strip("\"'").strip().rstrip("/")
-        self._token = token.strip().strip("\"'").strip()
-        self._session, self._clock = session, clock
+        self.url = _unquoted(url).rstrip("/")
+        self._token = _unquoted(token)
+        import requests  # here and not in the first request, whose seconds are counted
+
+        self._session, self._clock = session or requests.Session(), clock
         self._sync_token = ""
         self._off = ""  # why nothing is asked any more in this process
         self._read_only = ""  # why nothing is written any more
@@ -72,24 +97,6 @@ class UpstashRest:
     @property
     def host(self) -> str:
         return urlsplit(self.url).netloc.rpartition("@")[2]
-
-    def fault_of_address(self) -> str:
-        """Why this address cannot be used, in one sentence; "" when it can."""
-        try:
-            parts = urlsplit(self.url)
-            host = parts.hostname or ""
-        except ValueError:
-            return "the Upstash address is not a URL"
-        if parts.scheme in ("redis", "rediss"):
-            return (
-                "UPSTASH_REDIS_REST_URL is the redis:// address of the database; the REST address is wanted, "
-                "https://….upstash.io"
-            )
-        if not host or parts.scheme not in ("http", "https"):
-            return "UPSTASH_REDIS_REST_URL must be the https:// REST address of the database"
-        if parts.scheme == "http" and host not in ("localhost", "127.0.0.1", "::1"):
-            return "UPSTASH_REDIS_REST_URL must begin with https://; the token would be sent in the clear"
-        return ""
 
     # --- sending
 
@@ -125,8 +132,6 @@ class UpstashRest:
     def _post(self, path: str, body: bytes, control: RunControl) -> Any:
         import requests
 
-        if self._session is None:
-            self._session = requests.Session()
         left = control.remaining()
         if left <= 0:
             raise StoreError("no time was left")
