@@ -135,9 +135,10 @@ _WEAK = {
 }
 
 # Decoration may stand around a label: Markdown, quotation bars, list numbers, an angle bracket, an emoji. The label
-# begins with a letter and the decoration holds none, so the match never backtracks far.
+# begins with a letter and the decoration holds none, so the match never backtracks far. A broken bar is no decoration:
+# it is what stands before a label that a page imitated (m3/untrusted.py).
 _LABEL = re.compile(
-    r"^[^\w\n{}\"'“”:：]{0,16}(?:\d{1,2}[.)][^\w\n{}\"'“”:：]{0,8})?"
+    r"^[^\w\n{}\"'“”:：¦]{0,16}(?:\d{1,2}[.)][^\w\n{}\"'“”:：¦]{0,8})?"
     r"(?P<label>[^\W\d_][^\n{}\[\]()<>\"“”:：=*`#]{0,40}?)"
     r"[^\w\n{}\"'“”:：=\[(]{0,6}(?:[(\[#]?\d{1,3}[)\]]?[^\w\n{}\"'“”:：=\[(]{0,6})?"
     r"(?P<separator>[:：﹕]|=>|->|→|=(?!=))[ \t]*",

@@ -245,6 +245,8 @@ class Fitter:
             inner = self._decoded(stripped)
             if inner is not None:
                 return self.fit(tool, inner, depth + 1)
+        if stripped.startswith("{"):
+            raise Fault("bad_args", f"the input is not one whole JSON object; give {tool.line}")
         if tool.plain_argument is None:
             raise Fault("bad_args", f"the input is not a JSON object; give {tool.line}")
         return self._finish(tool, {tool.plain_argument: text}, {tool.plain_argument: text})
