@@ -11,7 +11,7 @@ from m3.lenient_json import Budget, Reading, Unreadable, read_call, read_json, r
 from m3.react_parser.dialects import Call, call_arguments, named_call, native_call, read_inputs
 from m3.react_parser.table import Fault, Tool, is_blank, key_of
 
-_FENCE = re.compile(r"(?:`{3,8}|~{3,8})\$?\w{1,20}(?=[ \t]*\n|[ \t]*[{\[])|`{1,8}|~{3,8}")
+_FENCE = re.compile(r"(?:`{3,8}|~{3,8})\$?\w{1,20}(?=[ \t]*(?:\n|\Z)|[ \t]*[{\[])|`{1,8}|~{3,8}")
 _GAP = re.compile(r"[\s*]*")
 _JSON_WORD = re.compile(r"(?:json|python|dict|tool_code)\s{0,4}(?=[{\[])", re.I)
 _STUTTER = re.compile(r"\*{0,2}(?:Action|Tool)[ _]?Input\*{0,2}[ \t]?[:：]\*{0,2}", re.I)
@@ -87,6 +87,8 @@ class Inputs:
                 arguments = read_call(region, 1, budget=self.budget)
             except Unreadable:
                 arguments = None
+            if arguments and arguments.cut and region[1:].lstrip()[:1] in ("{", '"', "'"):
+                raise _truncated(tool)
             if arguments and not arguments.cut and not region[arguments.end :].strip(" \t\n`*;"):
                 self.closed(tool, arguments.closed)
                 return call_arguments(tool, arguments)
@@ -182,6 +184,7 @@ class Inputs:
         if member and _knows(tool, member["key"]):
             return self._members(tool, rest)
         if tool.plain_argument and _URL_LINE.fullmatch(rest):
+            self._ends_openly(tool, block.strip().endswith(rest))
             return Call(tool, rest)
         return self._embedded(tool, block[at:]) if tool.args else None
 
@@ -285,10 +288,8 @@ class Inputs:
         closing = {"“": "”", "‘": "’"}.get(quote, quote)
         if closing not in line[1:]:
             raise _truncated(tool)
-        if line.endswith(closing) and closing not in line[1:-1]:
-            return line[1:-1]
         self._ends_openly(tool, not closed)
-        return line
+        return line[1:-1] if line.endswith(closing) and closing not in line[1:-1] else line
 
     # --- endings
 

@@ -72,6 +72,7 @@ _NOTHING = re.compile(
 _FINAL_NAME = re.compile(r"\W*final[ _-]?(?:answer|response)\b", re.I)
 _PLAIN_NAME = re.compile(r"[\W_]*[\w.:/-]+(?:[ -](?:tool|action|function))?[\W_]*", re.I)
 _LEADING_NAME = re.compile(r"[\s\"'`*\[]*([^\W\d][\w.:/-]{0,80}?)[\"'`*]*(?=[(\[{]|:?[ \t]|:?$|[,;(])")
+_LIST_ITEM = re.compile(r"[\s`*]{0,8}(?:\d{1,2}[.)]|(?:tool|name)\s?[:=])\s{1,4}", re.I)
 _FILLER = frozenset(
     "a an the use using call calling invoke run execute perform do make i i'll will would should need want to let me "
     "us let's now next please we you can tool action function then my first again".split()
@@ -117,7 +118,7 @@ class _Reply:
     def _from_harmony(self, messages: Sequence[Message]) -> Call:
         """The first message with a recipient is a call; the text of the others is read like any text."""
         reasoning: list[str] = []
-        for message in messages:
+        for i, message in enumerate(messages):
             if message.recipient and message.recipient not in ("assistant", "user"):
                 self.thought = " ".join(reasoning)
                 tool = resolve(message.recipient, self.tools)
@@ -129,9 +130,12 @@ class _Reply:
             if message.channel == "analysis":
                 reasoning.append(message.content)
             elif message.content:
-                if reasoning:
-                    self.notes.append("reasoning dropped")
-                return self._from_body(message.content)
+                try:
+                    return self._from_body(message.content)
+                except Fault as fault:
+                    if fault.kind != "no_action" or message.channel != "commentary" or i + 1 == len(messages):
+                        raise
+                    reasoning.append(message.content)  # said before a call that follows
         return self._from_reasoning("\n".join(reasoning), True)
 
     def _from_reasoning(self, reasoning: str, unfinished: bool) -> Call:
@@ -289,6 +293,9 @@ class _Reply:
             call = self.inputs.object(stripped, start)
             if call is not None:
                 return call.tool, call
+        item = _LIST_ITEM.match(name)
+        if item:
+            name, block = name[item.end() :], block[item.end() :]
         exact = resolve(name, self.tools)
         if exact is not None and _PLAIN_NAME.fullmatch(name):
             return exact, None
@@ -381,12 +388,12 @@ class _Labels:
 
 
 def _thought(text: str, labels: Sequence[Mark]) -> str:
-    """What a reply says before its decision: unlabelled text and thoughts, not what it echoes or invents."""
+    """What a reply thinks before its decision: its labelled thoughts or, without any, the text before its labels."""
     known = [mark for mark in labels if mark.end <= len(text)]
     if not known:
         return text
-    parts = [text[: known[0].start]]
+    parts = []
     for mark, following in zip(known, [*known[1:], None], strict=True):
         if mark.kind == "thought":
             parts.append(text[mark.end : following.start if following else len(text)].lstrip("* "))
-    return " ".join(parts)
+    return " ".join(parts) or text[: known[0].start]
