@@ -150,10 +150,12 @@ _SPACE = re.compile(r"(?:\s+|//[^\n]*|/\*.{0,2000}?\*/|#[^\n]*)*", re.S)
 _PREFIX = re.compile(r"[rRbBuUfF]{1,2}(?=[\"'])")
 _BARE_KEY = re.compile(r"[^\W\d][\w$-]{0,60}(?: [\w$-]{1,30}){0,2}")
 _PARAMETER = re.compile(r"([^\W\d]\w{0,60})\s{0,20}(?:=(?!=)|:(?!//))")
-_SEPARATOR = re.compile(r"[ \t]*(?:=>|[:：=])")
+_SEPARATOR = re.compile(r"[ \t]*[\"'”]?[ \t]*(?:=>|[:：=]{1,2})")
+_UNCLOSED_KEY = re.compile(r"[\"'“]([\w-]{1,60})\s{0,4}:\s{0,8}(?=[\"'“\[{])")
 _JOIN = re.compile(r"[\"'][ \t]{0,20}(?:\+\s{0,20}|\n\s{0,80})[\"'](?![\s,}\])])")
 _NEXT_KEY = r"(?:[\"'“”‘’`][^\W\d][\w -]{0,60}[\"'“”‘’`]|[^\W\d][\w-]{0,60}[\"'“”‘’`]?)[ \t]{0,20}(?:=>|[:：=])(?!//)"
 _COMMENT = r"//|/\*|\#"
+_OPEN_KEY = r"[\"'“‘`]?[\w -]{0,60}[\"'”’`]?\s{0,20}\Z"  # the text ends inside the next key
 
 # What may stand behind a quote that really closes its string. A bracket counts unless a quote follows it on its line,
 # because then the bracket is most likely text.
@@ -161,7 +163,7 @@ _AFTER_BRACKET = r"(?:[}\])]|\s){0,60}(?:\Z|[\"'][ \t]{0,20}(?:\Z|\n)|(?<=\n)|[^
 _CLOSES: dict[_Place, re.Pattern[str]] = {
     "key": re.compile(r"\s{0,60}(?:=>|[:：=])"),
     "object": re.compile(
-        rf"\s{{0,200}}(?:\Z|\}}{_AFTER_BRACKET}|,\s{{0,200}}(?:{_NEXT_KEY}|[}}\]]|\Z|{_COMMENT})|{_COMMENT}|[\])][}}\])\s]{{0,20}}\Z)"
+        rf"\s{{0,200}}(?:\Z|\}}{_AFTER_BRACKET}|[,，]\s{{0,200}}(?:{_NEXT_KEY}|[}}\],]|{_OPEN_KEY}|{_COMMENT})|{_COMMENT}|[\])][}}\])\s]{{0,20}}\Z)"
         rf"|\s{{0,200}}[\"'“‘`][\w -]{{1,60}}[\"'”’`][ \t]{{0,20}}:"
     ),
     "array": re.compile(
@@ -251,7 +253,7 @@ class _Reader:
             char = self.text[i]
             if char == "}":
                 return found, i + 1
-            if char in ",])":
+            if char in ",，])":
                 i += 1
                 continue
             key, i = self.key(i)
@@ -259,6 +261,10 @@ class _Reader:
             found[key] = value
 
     def key(self, i: int) -> tuple[str, int]:
+        unclosed = _UNCLOSED_KEY.match(self.text, i)
+        if unclosed:
+            self.repairs.add("missing quote")
+            return unclosed[1], unclosed.end()
         if self.text[i] in _FAMILIES:
             key, i = self.string(i, "key")
         else:
@@ -334,9 +340,10 @@ class _Reader:
             opening = self.text[i]
             if self.text.startswith(opening * 3, i):
                 end = self.text.find(opening * 3, i + 3)
-                if end >= 0:
-                    self.repairs.add("triple quotes")
-                    return self.text[i + 3 : end], end + 3
+                if end < 0:
+                    raise _Cut
+                self.repairs.add("triple quotes")
+                return self.text[i + 3 : end], end + 3
             stops = _KEY_STOPS if place == "key" else _STOPS[opening]
             part, at, joined = self._string_part(i, stops, place)
             parts.append(part)
@@ -359,6 +366,8 @@ class _Reader:
             head = self.text[i + 1 : at - 1]
             closes = _CLOSES[place].match(self.text, at)
             if closes and (inner % 2 == 0 or stop[0] != '"' or _SURELY_CLOSES.match(self.text, at)):
+                if at >= len(self.text) and (inner % 2 and stop[0] == '"' or head.endswith(" ")):
+                    raise _Cut  # a quotation inside the string opens or ends here, more likely than the string
                 return self.unescape(head), at, None
             joined = _JOIN.match(self.text, at - 1)
             if joined:
@@ -381,6 +390,9 @@ class _Reader:
         self.closed = False
         bracket = self.text.index(end[0].strip()[0], end.start())
         content = self.text[i + 1 : end.start()].rstrip()
+        opening = {"}": "{", "]": "[", ")": "("}[self.text[bracket]]
+        if content.count(opening) > content.count(self.text[bracket]):
+            raise _Cut  # the bracket belongs to the text
         if content.endswith('\\"'):  # "C:\dir\"}: the backslash was meant as one
             content = content[:-1]
         return self.unescape(content), bracket

@@ -213,7 +213,12 @@ def test_an_error_names_the_exact_fault(text: str, words: list[str]) -> None:
 
 def test_the_thought_is_what_the_model_said_before_its_action() -> None:
     text = 'Some preamble.\n**Thought:** I need\nmore data.\nAction: search\nAction Input: {"query": "a"}'
-    assert parse_thought_action(text).thought == "Some preamble. I need more data."
+    assert parse_thought_action(text).thought == "I need more data."
+
+
+def test_without_a_thought_label_the_thought_is_the_text_before_the_action() -> None:
+    text = 'I look it up.\n\nAction: search\nAction Input: {"query": "a"}'
+    assert parse_thought_action(text).thought == "I look it up."
 
 
 def _seconds(text: str) -> float:

@@ -36,6 +36,7 @@ class Call:
 
 _HARMONY = re.compile(
     r"<\|(?:channel|start|message)\|>|\Aanalysis(?=[A-Z\s])|\A(?:assistant)?(?:commentary|final)[ \t]"
+    r"|\Ato=functions\.|assistantcommentary[ \t]{1,4}to="
 )
 _HARMONY_MESSAGE = re.compile(r"<\|message\|>")
 _HARMONY_END = re.compile(r"<\|(?:end|call|return|start)\|>")
@@ -82,6 +83,7 @@ def _with_tokens(text: str) -> Iterator[Message]:
 
 def _without_tokens(text: str) -> Iterator[Message]:
     """`analysis…assistantcommentary to=functions.search json{…}`: what is left when a server drops the tokens."""
+    text = f"commentary {text}" if text.startswith("to=") else text
     turns = list(_BARE_TURN.finditer(text))
     for i, turn in enumerate(turns):
         content = text[turn.end() : turns[i + 1].start() if i + 1 < len(turns) else len(text)]
@@ -108,8 +110,8 @@ _INPUTS = (
     "action_args action_parameters function_args function_arguments kwargs inputs"
 ).split()
 _CONTAINERS = (
-    "tool_calls tool_call toolcall function_call functioncall calls actions action function tool_uses tool_use "
-    "content message output result response"
+    "tool_calls tool_call toolcall function_call functioncall calls actions action next_action next_step function "
+    "tool_uses tool_use content message output result response"
 ).split()
 _SIDE_KEYS = {
     "thought",
@@ -225,7 +227,8 @@ def _patterns(names: tuple[str, ...]) -> tuple[re.Pattern[str], re.Pattern[str]]
 
 def native_call(text: str, tools: Sequence[Tool], budget: Budget) -> Call | None:
     """The first call that a text without labels makes, or None. Raises `Fault` for a call that cannot be used."""
-    if '<|"|>' in text or "<escape>" in text:  # Gemma's quotes
+    if '<|"' in text or "<escape>" in text:  # Gemma's quotes
+        text = re.sub(r"<(?:\|\"?|e|es|esc|esca|escap|escape)?\Z", "", text)
         text = text.replace('<|"|>', '"').replace("<escape>", '"')
     statement, element = _patterns(tuple(tool.name for tool in tools))
     found: list[tuple[int, int, re.Match[str]]] = []
@@ -338,10 +341,10 @@ def read_inputs(text: str, at: int, tool: Tool, budget: Budget) -> Call | None:
             return Call(tool, reading.value, reading.end, reading.closed)
         if text.startswith("(", start):
             return call_arguments(tool, read_call(text, start + 1, budget=budget))
+        if start == at and text.startswith("[", at):
+            return _bracketed(text, at + 1, tool, budget)
     except Unreadable:
         return None
-    if start == at and text.startswith("[", at):
-        return _bracketed(text, at + 1, tool)
     values: dict[str, Any] = {}
     patterns = (_PARAMETER, _KEY_VALUE) if not text.startswith("<", start) else (_PARAMETER, _KEY_VALUE, _CHILD)
     for pattern in patterns:
@@ -378,7 +381,7 @@ def call_arguments(tool: Tool, arguments: Arguments) -> Call:
     return Call(tool, named, arguments.end, arguments.closed)
 
 
-def _bracketed(text: str, at: int, tool: Tool) -> Call:
+def _bracketed(text: str, at: int, tool: Tool, budget: Budget) -> Call:
     """`Search[ozone layer]`, the notation of the first ReAct prompts."""
     line_end = text.find("\n", at)
     line_end = len(text) if line_end < 0 else line_end
@@ -388,6 +391,8 @@ def _bracketed(text: str, at: int, tool: Tool) -> Call:
             raise _truncated(tool)
         end = line_end
     content = text[at:end].strip()
+    if re.match(r"\w{1,40}\s?=\s?[\"'\[]", content):
+        return call_arguments(tool, read_call(content + ")", 0, budget=budget))
     if len(content) > 1 and content[0] in "\"'" and content[-1] == content[0]:
         content = content[1:-1]
     return Call(tool, content, end + 1)

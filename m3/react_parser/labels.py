@@ -135,9 +135,10 @@ _WEAK = {
 }
 
 # Decoration may stand around a label: Markdown, quotation bars, list numbers, an angle bracket, an emoji. The label
-# begins with a letter and the decoration holds none, so the match never backtracks far.
+# begins with a letter and the decoration holds none, so the match never backtracks far. A broken bar is no decoration:
+# it is what stands before a label that a page imitated (m3/untrusted.py).
 _LABEL = re.compile(
-    r"^[^\w\n{}\"'“”:：]{0,16}(?:\d{1,2}[.)][^\w\n{}\"'“”:：]{0,8})?"
+    r"^[^\w\n{}\"'“”:：¦]{0,16}(?:\d{1,2}[.)][^\w\n{}\"'“”:：¦]{0,8})?"
     r"(?P<label>[^\W\d_][^\n{}\[\]()<>\"“”:：=*`#]{0,40}?)"
     r"[^\w\n{}\"'“”:：=\[(]{0,6}(?:[(\[#]?\d{1,3}[)\]]?[^\w\n{}\"'“”:：=\[(]{0,6})?"
     r"(?P<separator>[:：﹕]|=>|->|→|=(?!=))[ \t]*",
@@ -180,6 +181,8 @@ _NO_COLON = re.compile(
     r"|^[ \t>*-]{0,8}(?P<input>Action[ _]?Input)\*{0,2}[ \t]{1,4}(?=[{\"`\[])",
     re.M,
 )
+_BREAKS = re.compile(r"<br[ ]?/?>\s?|\\n(?=[ \t]{0,8}(?:\*{2})?(?:Thought|Action|Observation|Final Answer))", re.I)
+_QUOTED = re.compile(r"\A[\"'“](?=\s{0,4}\*{0,2}(?:Thought|Action))|[\"'”]\Z")
 _INLINE = re.compile(
     r"(?<=\S)[ \t]{1,8}(?:\*{2})?(?P<label>Action)(?:\*{2})?[ \t]?:(?:\*{2})?[ \t]{0,8}"
     r"(?P<name>[^\n:{}]{1,60}?)[\s,;.|*]{1,12}Action[ _]?Input(?:\*{2})?[ \t]?:"
@@ -200,6 +203,10 @@ def rewritten(text: str) -> str | None:
 
     for sign, pattern, by in (("<", _XML_LABEL, tag), ("", _HEADING, heading), ("ction", _NO_COLON, bare)):
         changed = pattern.sub(by, text) if sign in text else text
+        if changed != text and any(mark.kind in ("action", "final") for mark in marks(changed)):
+            return changed
+    for pattern, by_text in ((_BREAKS, "\n"), (_QUOTED, "")):
+        changed = pattern.sub(by_text, text) if "Action" in text else text
         if changed != text and any(mark.kind in ("action", "final") for mark in marks(changed)):
             return changed
     inline = _INLINE.search(text) if "Action" in text else None

@@ -6,22 +6,14 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from itertools import islice, takewhile
+from itertools import islice
 from typing import Any
 
-from m3.lenient_json import Budget, Reading, Unreadable, read_call, read_json, read_members
-from m3.react_parser.dialects import (
-    Call,
-    Message,
-    by_arguments,
-    call_arguments,
-    harmony,
-    named_call,
-    native_call,
-    read_inputs,
-)
+from m3.lenient_json import Budget, Unreadable, read_json
+from m3.react_parser.dialects import Call, Message, by_arguments, harmony, named_call, native_call
+from m3.react_parser.inputs import Inputs, unfenced
 from m3.react_parser.labels import Mark, marks, normalise, plain_thought, rewritten, split_reasoning
-from m3.react_parser.table import TOOLS, Fault, Fitter, ParseError, Tool, is_blank, key_of, resolve, unknown
+from m3.react_parser.table import TOOLS, Fault, Fitter, ParseError, Tool, resolve, unknown
 
 # What providers call an output that ended at its token limit.
 _CUT_REASONS = frozenset({"length", "max_tokens", "max_output_tokens", "model_length", "incomplete"})
@@ -78,22 +70,21 @@ _NOTHING = re.compile(
     r"\W*(?:none|n\s*/\s*a|na|null|nil|nothing|no (?:further |more )?(?:action|tool)s?)\b|\W*\Z", re.I
 )
 _FINAL_NAME = re.compile(r"\W*final[ _-]?(?:answer|response)\b", re.I)
-_STATIC_FILLER = frozenset(
+_PLAIN_NAME = re.compile(r"[\W_]*[\w.:/-]+(?:[ -](?:tool|action|function))?[\W_]*", re.I)
+_LEADING_NAME = re.compile(r"[\s\"'`*\[]*([^\W\d][\w.:/-]{0,80}?)[\"'`*]*(?=[(\[{]|:?[ \t]|:?$|[,;(])")
+_LIST_ITEM = re.compile(r"[\s`*]{0,8}(?:\d{1,2}[.)]|(?:tool|name)\s?[:=])\s{1,4}", re.I)
+_FILLER = frozenset(
     "a an the use using call calling invoke run execute perform do make i i'll will would should need want to let me "
     "us let's now next please we you can tool action function then my first again".split()
 )
-_FENCE = re.compile(r"(?:`{3,8}|~{3,8})\$?\w{1,20}(?=[ \t]*\n|[ \t]*[{\[])|`{1,8}|~{3,8}")
-_JSON_WORD = re.compile(r"(?:json|python|dict|tool_code)\s{0,4}(?=[{\[])", re.I)
+_FINISH_FILLER = _FILLER | set("research report task answer answering with it here and this".split())
 _INPUT_INSIDE = re.compile(
     r"[ \t,;|.]{0,8}\*{0,2}\b(?:(?:Action|Tool)[ _]?Input|(?:with )?(?:Input|Args|Arguments|Parameters))"
     r"\*{0,2}[ \t]?[:=]\*{0,2}",
     re.I,
 )
-_STUTTER = re.compile(r"\*{0,2}(?:Action|Tool)[ _]?Input\*{0,2}[ \t]?[:：]\*{0,2}", re.I)
-_INLINE_LABEL = re.compile(r"[ \t](?:Observation|Thought|Final Answer|Action)[ \t]?:")
-_URL_LINE = re.compile(r"<?(?:https?://\S+|R\d{1,4}(?:[ ,]+R\d{1,4}){0,8})>?", re.I)
-_LISTED = re.compile(r"\s*(?P<bullet>[-*•]\s+|\d{1,2}[.)]\s+)?(?P<item><?https?://[^\s,]+|R\d{1,4})[,\s]*", re.I)
-_MEMBER = re.compile(r"(?:- )?[\"'“]?(?P<key>[^\W\d][\w-]{0,40})[\"'”]?[ \t]{0,4}(?P<separator>[:=]|=>)(?!//)")
+_OPEN_CALL = re.compile(r"[{\[\s]{1,8}[\"'](?:thought|action|name|tool|function|tool_calls?|type|id)\b", re.I)
+_NO_INPUT = re.compile(r"[\s`*]*(?:\{\s*\}|\(\s*\)|none|null|n/a)?[\s`*]*\Z", re.I)
 _MAX_NOTED = 400  # labels looked at behind the decision, to name what was dropped
 
 
@@ -107,6 +98,7 @@ class _Reply:
         self.thought = ""
         self.budget = Budget()
         self.fitter = Fitter(self.notes, self.budget)
+        self.inputs = Inputs(tools, cut, self.notes, self.budget)
 
     # --- the order of things
 
@@ -126,7 +118,7 @@ class _Reply:
     def _from_harmony(self, messages: Sequence[Message]) -> Call:
         """The first message with a recipient is a call; the text of the others is read like any text."""
         reasoning: list[str] = []
-        for message in messages:
+        for i, message in enumerate(messages):
             if message.recipient and message.recipient not in ("assistant", "user"):
                 self.thought = " ".join(reasoning)
                 tool = resolve(message.recipient, self.tools)
@@ -134,13 +126,16 @@ class _Reply:
                     raise unknown(message.recipient, self.tools)
                 if not message.content and tool.args:
                     raise Fault("truncated" if self.cut else "missing_input", f"the input is missing; give {tool.line}")
-                return self._input(tool, message.content)
+                return self.inputs.read(tool, message.content)
             if message.channel == "analysis":
                 reasoning.append(message.content)
             elif message.content:
-                if reasoning:
-                    self.notes.append("reasoning dropped")
-                return self._from_body(message.content)
+                try:
+                    return self._from_body(message.content)
+                except Fault as fault:
+                    if fault.kind != "no_action" or message.channel != "commentary" or i + 1 == len(messages):
+                        raise
+                    reasoning.append(message.content)  # said before a call that follows
         return self._from_reasoning("\n".join(reasoning), True)
 
     def _from_reasoning(self, reasoning: str, unfinished: bool) -> Call:
@@ -170,7 +165,7 @@ class _Reply:
             call = native_call(text, self.tools, self.budget)
             if call is not None:
                 self.thought = _thought(text[: call.at], list(islice(marks(text[: call.at]), _MAX_NOTED)))
-                self._closed(call.tool, call.closed)
+                self.inputs.closed(call.tool, call.closed)
                 self.notes.append("native call format")
         if call is None and re.match(r"\s*<(?:final_?)?answer>", text, re.I):
             finish = resolve("finish", self.tools)
@@ -184,7 +179,7 @@ class _Reply:
 
     def _whole_object(self, text: str) -> Call | None:
         """A reply that is one JSON object from its first character on."""
-        start = self._unfenced(text, 0)
+        start = unfenced(text, 0)
         if not text.startswith(("{", "["), start):
             return None
         try:
@@ -192,9 +187,7 @@ class _Reply:
         except Unreadable:
             return None
         if reading.cut:
-            if re.match(
-                r"[{\[\s]{1,8}[\"'](?:thought|action|name|tool|function|tool_calls?|type|id)\b", text[start:], re.I
-            ):
+            if _OPEN_CALL.match(text, start):
                 raise Fault("truncated", "the reply was cut off inside a value; write it again, shorter")
             return None
         named = named_call(reading.value, self.tools)
@@ -206,7 +199,7 @@ class _Reply:
             named = (tool, reading.value, "")
         if isinstance(reading.value, list) and len(reading.value) > 1:
             self.notes.append("only the first of several actions was used")
-        self._closed(named[0], reading.closed)
+        self.inputs.closed(named[0], reading.closed)
         return Call(named[0], named[1], thought=named[2])
 
     # --- labels
@@ -248,7 +241,7 @@ class _Reply:
 
     def _action(self, text: str, mark: Mark, value: str, rest: _Labels, seen: Sequence[Mark]) -> Call:
         """The decision at an action label. value: the text up to the next label; rest: the labels from there on."""
-        lead = value[: self._unfenced(value, 0)]
+        lead = value[: unfenced(value, 0)]
         if value[len(lead) :].startswith(("{", "[", "<")):
             lead = ""
         name_line, _, below = value[len(lead) :].partition("\n")
@@ -258,60 +251,62 @@ class _Reply:
         if inside:
             name = name_line[: inside.start()]
             input_at = mark.end + len(lead) + inside.end()
-        tool, inline = self._tool(
-            name, value[len(lead) :], last=not below.strip() and mark.end + len(value) >= len(text)
-        )
-        boundary = mark.end + len(value)
-        if inline is not None and inline.tool is not tool:
-            tool = inline.tool
+        last = not below.strip() and mark.end + len(value) >= len(text)
+        tool, inline = self._tool(name, value[len(lead) :], last)
+        tool = inline.tool if inline else tool
         if input_at is None:
-            while (label := rest.peek()) is not None and label.kind in ("thought", "input"):
-                rest.next()
-                if label.kind == "input":
-                    input_at = label.end
-                    break
-        if input_at is not None and text[input_at : input_at + 400].strip(" \t\n`*"):
+            input_at = self._labelled_input(rest)
+        if input_at is not None:
             while (label := rest.peek()) is not None and not (label.strong and label.kind != "other"):
                 rest.next()
             end = label.start if label else len(text)
-            self._note_rest(rest)
-            if end > input_at and text[input_at:end].strip(" \t\n`*"):
-                return self._input(tool, text[input_at:], limit=end - input_at)
+            if not _NO_INPUT.match(text[input_at:end]) or (inline is None and text[input_at:end].strip(" \t\n`*")):
+                self._note_rest(rest)
+                return self.inputs.read(tool, text[input_at:], limit=end - input_at)
         self._note_rest(rest)
         if inline is not None:
-            self._closed(tool, inline.closed)
+            self.inputs.closed(tool, inline.closed)
             return Call(tool, inline.value)
         if not tool.args:
             return Call(tool, {})
-        direct = self._unlabelled(tool, below, boundary - mark.end)
-        if direct is not None:
-            return direct
-        before = self._input_before(text, mark, seen, tool)
-        if before is not None:
-            return before
+        found = self.inputs.unlabelled(tool, below) or self._input_before(text, mark, seen, tool)
+        if found is not None:
+            return found
         if self.cut:
             raise Fault("truncated", f"the reply was cut off before its input; give {tool.line}")
         raise Fault("missing_input", f"'Action Input:' is missing; give {tool.line}")
 
+    @staticmethod
+    def _labelled_input(rest: _Labels) -> int | None:
+        """Where the input that belongs to the action begins: behind the next input label, thoughts passed over."""
+        while (label := rest.peek()) is not None and label.kind in ("thought", "input"):
+            rest.next()
+            if label.kind == "input":
+                return label.end
+        return None
+
     def _tool(self, name: str, block: str, last: bool) -> tuple[Tool, Call | None]:
         """The tool that the value of an action label names, and the input that stands with it, if any."""
         stripped = block.strip()
-        start = self._unfenced(stripped, 0)
+        start = unfenced(stripped, 0)
         if stripped.startswith(("{", "[{"), start):
-            call = self._object(stripped, start)
+            call = self.inputs.object(stripped, start)
             if call is not None:
                 return call.tool, call
+        item = _LIST_ITEM.match(name)
+        if item:
+            name, block = name[item.end() :], block[item.end() :]
         exact = resolve(name, self.tools)
-        if exact is not None and re.fullmatch(r"[\W_]*[\w.:/-]+(?:[ -](?:tool|action|function))?[\W_]*", name, re.I):
+        if exact is not None and _PLAIN_NAME.fullmatch(name):
             return exact, None
         if _FINAL_NAME.match(name):
             finish = resolve("finish", self.tools)
             if finish is not None:
                 return finish, None
-        head = re.match(r"[\s\"'`*\[]*([^\W\d][\w.:/-]{0,80}?)[\"'`*]*(?=[(\[{]|:?[ \t]|:?$|[,;(])", name)
+        head = _LEADING_NAME.match(name)
         tool = resolve(head[1], self.tools) if head else None
         if tool is not None and head is not None:
-            inline = self._inline(tool, block, head.end(), name)
+            inline = self.inputs.inline(tool, block, head.end(), name)
             if inline is not None:
                 return tool, inline
             rest = name[head.end() :]
@@ -335,19 +330,7 @@ class _Reply:
         """For a tool without arguments: `finish the research`, `finish (I have enough)`, not `finish reading R2`."""
         if re.match(r"\s*[(\[,.;:–—-]", words):
             return True
-        allowed = _STATIC_FILLER | {
-            "research",
-            "report",
-            "task",
-            "answer",
-            "answering",
-            "with",
-            "it",
-            "here",
-            "and",
-            "this",
-        }
-        return all(word in allowed for word in re.findall(r"[\w']+", words.lower()))
+        return all(word in _FINISH_FILLER for word in re.findall(r"[\w']+", words.lower()))
 
     def _verbose(self, name: str) -> Tool | None:
         """`Use the search tool`: the one tool named, if only words of asking stand before its name."""
@@ -356,273 +339,18 @@ class _Reply:
         if len({tool.name for _, tool in named}) != 1:
             return None
         at, tool = named[0]
-        if not all(word in _STATIC_FILLER for word in words[:at]):
+        if not all(word in _FILLER for word in words[:at]):
             return None
-        if not tool.args and not all(word in _STATIC_FILLER for word in words[at + 1 :]):
+        if not tool.args and not all(word in _FILLER for word in words[at + 1 :]):
             return None
         return tool
-
-    def _inline(self, tool: Tool, block: str, at: int, name: str) -> Call | None:
-        """An input on the line of the action: `search("…")`, `search {"query": …}`, `search: words`, `fetch URL`."""
-        gap = re.compile(r"[ \t:,\"'`*|-]*").match(block, at)
-        start = gap.end() if gap else at
-        if block.startswith(("{", "[{"), start):
-            return self._object(block, start, tool)
-        if block.startswith(("(", "["), at):
-            if not tool.args:
-                return Call(tool, {})
-            call = read_inputs(block, at, tool, self.budget)
-            if call is None or call.value in ({}, [], ""):
-                return None
-            return call
-        rest = name[at:].strip()
-        if rest.startswith((":", "=")) and rest[1:].strip() and tool.plain_argument:
-            return self._plain(tool, rest[1:].strip(), None)
-        if rest[:1] in "\"'“" and len(rest) > 2 and rest[-1] in "\"'”" and tool.plain_argument:
-            return Call(tool, rest[1:-1])
-        member = _MEMBER.match(rest)
-        if member and self._knows(tool, member["key"]):
-            return self._members(tool, rest)
-        if tool.plain_argument and _URL_LINE.fullmatch(rest):
-            return Call(tool, rest)
-        return None
-
-    def _unlabelled(self, tool: Tool, below: str, length: int) -> Call | None:
-        """An input without its label on the lines below the action."""
-        start = self._unfenced(below, 0)
-        text = below[start:].strip()
-        if text.startswith(("{", "[{")):
-            return self._object(text, 0, tool)
-        line = text.partition("\n")[0].strip().strip("`").strip()
-        member = _MEMBER.match(line)
-        if member and key_of(member["key"]) in tool.args:
-            return self._members(tool, text)
-        if tool.plain_argument and (_URL_LINE.fullmatch(line) or re.fullmatch(r"\"[^\"]+\"", line)):
-            return Call(tool, line.strip('"'))
-        if re.match(rf"{re.escape(tool.name)}[(\[{{]", line, re.I):
-            return read_inputs(text, len(tool.name), tool, self.budget)
-        return None
 
     def _input_before(self, text: str, mark: Mark, seen: Sequence[Mark], tool: Tool) -> Call | None:
         """The input written before its action, if the two stand next to each other."""
         if len(seen) < 2 or seen[-2].kind != "input":
             return None
         content = text[seen[-2].end : mark.start].strip()
-        return self._input(tool, content) if content else None
-
-    # --- inputs
-
-    def _input(self, tool: Tool, text: str, limit: int | None = None) -> Call:
-        """The input of a named tool. limit: where the next label begins; only a valid JSON value reaches past it."""
-        if not tool.args:
-            return Call(tool, {})
-        limit = len(text) if limit is None else limit
-        start = self._unfenced(text, 0)
-        stutter = _STUTTER.match(text, start)
-        while stutter:
-            start = self._unfenced(text, stutter.end())
-            stutter = _STUTTER.match(text, start)
-        word = _JSON_WORD.match(text, start)
-        start = word.end() if word else start
-        if tool.plain_argument and re.match(r"\[[^\]\n{}\"]{0,300}\]\(", text[start : start + 400]):
-            return self._plain(tool, text[start:limit], start)
-        if text.startswith(("{", "[", '"{', "'{", "“{"), start):
-            return self._object_or_fault(tool, text, start, limit)
-        region = text[start:limit]
-        if text.startswith(("&quot;", "&#34;"), start):
-            return self._plain(tool, region.replace("&quot;", '"').replace("&#34;", '"'), start)
-        call = re.match(rf"(?:[\w]+\.)?{re.escape(tool.name)}\s?(?=[(\[{{])", region, re.I)
-        if call:
-            found = read_inputs(region, call.end(), tool, self.budget)
-            if found is not None:
-                self._closed(tool, found.closed)
-                return found
-        if region.startswith("<"):
-            native = native_call(f"<invoke name={tool.name}>{region}", self.tools, self.budget)
-            if native is not None and native.value:
-                return native
-        if region.startswith("("):
-            try:
-                arguments = read_call(region, 1, budget=self.budget)
-            except Unreadable:
-                arguments = None
-            if arguments and not arguments.cut and not region[arguments.end :].strip(" \t\n`*;"):
-                self._closed(tool, arguments.closed)
-                return call_arguments(tool, arguments)
-        member = _MEMBER.match(region)
-        if member and self._knows(tool, member["key"]):
-            return self._members(tool, region)
-        embedded = self._embedded(tool, region)
-        return embedded or self._plain(tool, region, start)
-
-    def _embedded(self, tool: Tool, region: str) -> Call | None:
-        """`Here is the input: {…}`: an object at the end of a line, all of whose names the tool knows."""
-        line = region.partition("\n")[0]
-        start = line.find("{")
-        if start <= 0 or not re.search(r"[:=\s]\Z", line[:start]):
-            return None
-        try:
-            reading = read_json(region, start, budget=self.budget)
-        except Unreadable:
-            return None
-        if reading.cut or not isinstance(reading.value, dict) or not reading.value:
-            return None
-        if region[reading.end :].strip(" \t`*").startswith("\n") or not region[reading.end :].strip(" \t\n`*"):
-            return Call(tool, reading.value) if all(self._knows(tool, str(key)) for key in reading.value) else None
-        return None
-
-    def _knows(self, tool: Tool, key: str) -> bool:
-        return tool.aliases.get(key_of(key), key_of(key)) in tool.args
-
-    def _object_or_fault(self, tool: Tool, text: str, start: int, limit: int) -> Call:
-        try:
-            opening = 1 if text.startswith(('"{', "'{", "“{"), start) else 0
-            if opening:
-                try:
-                    reading = read_json(text, start, limit, self.budget)  # a JSON text inside a JSON string
-                    if not isinstance(reading.value, str) or reading.cut or '"' not in reading.value:
-                        raise Unreadable("not a JSON string")
-                except Unreadable:
-                    reading = read_json(text, start + 1, limit, self.budget)
-            else:
-                reading = read_json(text, start, limit, self.budget)
-        except Unreadable as problem:
-            if self.cut:
-                raise Fault("truncated", f"the input was cut off; write it again, shorter: {tool.line}") from problem
-            raise Fault("bad_args", f"the input is not valid JSON ({problem}); give {tool.line}") from problem
-        return self._read(tool, reading, text, limit)
-
-    def _read(self, tool: Tool, reading: Reading, text: str, limit: int) -> Call:
-        if reading.cut:
-            raise Fault("truncated", f"the input was cut off inside a value; write it again, shorter: {tool.line}")
-        self._closed(tool, reading.closed)
-        if reading.repairs:
-            self.notes.append(f"input repaired: {', '.join(reading.repairs)}")
-        if reading.end < limit and re.match(r"[\s,;`]*\{", text[reading.end : limit]):
-            self.notes.append("only the first of several inputs was used")
-        return Call(tool, reading.value)
-
-    def _object(self, text: str, start: int, tool: Tool | None = None) -> Call | None:
-        """A JSON object that names its tool or, where `tool` is given, holds the arguments."""
-        try:
-            reading = read_json(text, start, budget=self.budget)
-        except Unreadable:
-            return None
-        if reading.cut:
-            raise Fault("truncated", "the action was cut off inside a value; write it again, shorter")
-        if tool is not None:
-            return self._read(tool, reading, text, len(text))
-        named = named_call(reading.value, self.tools)
-        if named is None:
-            return None
-        if isinstance(reading.value, list) and len(reading.value) > 1:
-            self.notes.append("only the first of several actions was used")
-        self._closed(named[0], reading.closed)
-        return Call(named[0], named[1])
-
-    def _members(self, tool: Tool, region: str) -> Call:
-        """`query="…"`, `query: …` and the lines of a YAML mapping."""
-        values: dict[str, Any] = {}
-        lines = region.split("\n", 60)[:60]
-        last = ""
-        for i, line in enumerate(lines):
-            member = _MEMBER.match(line.strip())
-            item = None if member else re.match(r"\s*-\s+(.+)", line)
-            if item and last and not values.get(last):
-                values[last] = []
-            if item and last and isinstance(values[last], list):
-                values[last].append(item[1].strip().strip("\"'`"))
-                continue
-            if not member or (i and not self._knows(tool, member["key"])):
-                if i and line.strip():
-                    break
-                continue
-            last = key_of(member["key"])
-            rest = line.strip()[member.end() :].strip()
-            another = re.search(r",\s{0,8}([^\W\d]\w{0,40})\s{0,4}[:=]", rest)
-            if rest[:1] in ('"', "'", "“", "[", "{", "`") or (another and self._knows(tool, another[1])):
-                values |= self._quoted_members(tool, line.strip())
-            elif rest in ("|", ">", "|-", ">-") and i + 1 < len(lines):
-                values[last] = lines[i + 1].strip()
-            else:
-                values[last] = rest.rstrip(",`") if rest else ""
-                self._ends_openly(tool, i == len(lines) - 1)
-        return Call(tool, values)
-
-    def _quoted_members(self, tool: Tool, line: str) -> dict[str, Any]:
-        """The members of one line whose values are quoted; with commas or without."""
-        try:
-            reading = read_members(line.removeprefix("- ") + "\n", budget=self.budget)
-        except Unreadable:
-            reading = None
-        if reading is None:
-            member = _MEMBER.match(line)
-            try:
-                reading = read_json(line, member.end() if member else 0, budget=self.budget)
-            except Unreadable as problem:
-                raise Fault("bad_args", f"the input is not readable; give {tool.line}") from problem
-            if member and not reading.cut:
-                return {key_of(member["key"]): reading.value}
-        if reading.cut:
-            raise Fault("truncated", f"the input was cut off inside a value; write it again, shorter: {tool.line}")
-        return {key_of(key): value for key, value in reading.value.items()} if isinstance(reading.value, dict) else {}
-
-    def _plain(self, tool: Tool, region: str, start: int | None) -> Call:
-        """An input without structure: its first line is the tool's plain argument."""
-        region = region.strip()
-        if list in tool.args.values() and tool.plain_argument:
-            lines = (_LISTED.fullmatch(line) for line in region.split("\n", 20)[:20])
-            listed = [match for match in takewhile(bool, lines) if match]
-            if len(listed) > 1 or (listed and listed[0]["bullet"]):
-                return Call(tool, [match["item"] for match in listed])
-        line, more, _ = region.partition("\n")
-        inline = _INLINE_LABEL.search(line)
-        if inline:
-            line = line[: inline.start()]
-        line = line.strip().strip("`").strip()
-        while line.startswith("**") and line.endswith("**") and len(line) > 4:
-            line = line[2:-2].strip()
-        quote = line[:1]
-        if quote and quote in "\"'“‘":
-            closing = {"“": "”", "‘": "’"}.get(quote, quote)
-            if line.count(quote) + (line.count(closing) if closing != quote else 0) == 1 and quote != "'":
-                raise Fault("truncated", f"the input was cut off; write it again: {tool.line}")
-            if len(line) > 1 and line.endswith(closing) and closing not in line[1:-1]:
-                line = line[1:-1]
-        elif not more and not inline:
-            self._ends_openly(tool, True)
-        if line.endswith("**"):
-            line = line[:-2].rstrip()
-        if is_blank(line):
-            raise Fault(
-                "missing_input" if line.lower() in _EMPTY_WORDS else "bad_args", f"the input is empty; give {tool.line}"
-            )
-        if tool.plain_argument is None:
-            raise Fault("bad_args", f"the input is not a JSON object; give {tool.line}")
-        return Call(tool, line)
-
-    def _ends_openly(self, tool: Tool, at_end: bool) -> None:
-        """A value that nothing closes, at the end of a reply that was cut off."""
-        if at_end and self.cut:
-            raise Fault("truncated", f"the input was cut off; write it again, shorter: {tool.line}")
-
-    def _closed(self, tool: Tool, closed: bool) -> None:
-        if not closed:
-            self._ends_openly(tool, bool(tool.args))
-            self.notes.append("a bracket or quote was not closed")
-
-    # --- small things
-
-    def _unfenced(self, text: str, at: int) -> int:
-        """The offset behind spaces, emphasis and an opening code fence."""
-        for _ in range(3):
-            gap = re.compile(r"[\s*]*").match(text, at)
-            at = gap.end() if gap else at
-            fence = _FENCE.match(text, at)
-            if not fence:
-                return at
-            at = fence.end()
-        return at
+        return self.inputs.read(tool, content) if content else None
 
     def _note_rest(self, rest: _Labels) -> None:
         """Name what the model wrote behind its decision."""
@@ -634,9 +362,6 @@ class _Reply:
         ):
             if kind in kinds:
                 self.notes.append(note)
-
-
-_EMPTY_WORDS = frozenset({"", "none", "null", "nil", "n/a", "na"})
 
 
 class _Labels:
@@ -663,12 +388,12 @@ class _Labels:
 
 
 def _thought(text: str, labels: Sequence[Mark]) -> str:
-    """What a reply says before its decision: unlabelled text and thoughts, not what it echoes or invents."""
+    """What a reply thinks before its decision: its labelled thoughts or, without any, the text before its labels."""
     known = [mark for mark in labels if mark.end <= len(text)]
     if not known:
         return text
-    parts = [text[: known[0].start]]
+    parts = []
     for mark, following in zip(known, [*known[1:], None], strict=True):
         if mark.kind == "thought":
             parts.append(text[mark.end : following.start if following else len(text)].lstrip("* "))
-    return " ".join(parts)
+    return " ".join(parts) or text[: known[0].start]

@@ -200,6 +200,9 @@ _PLACEHOLDERS = frozenset(
 )
 
 
+_NO_VALUE = re.compile(r"<[\w -]{1,40}>|\(?(?:no (?:input|arguments?|parameters?)(?: \w{1,12})?|empty)\)?", re.I)
+
+
 def key_of(key: object) -> str:
     """A key in the form in which keys are compared."""
     return re.sub(r"[\s-]+", "_", str(key).replace("\\", "").strip().strip("\"'`*“”:").strip().lower())
@@ -210,7 +213,7 @@ def is_blank(text: str) -> bool:
     text = text.strip().strip("\"'`")
     if not re.search(r"[^\W_]", text):
         return True
-    return text.lower() in _PLACEHOLDERS or re.fullmatch(r"<[\w -]{1,40}>", text) is not None
+    return text.lower() in _PLACEHOLDERS or _NO_VALUE.fullmatch(text) is not None
 
 
 class Fitter:
@@ -242,6 +245,8 @@ class Fitter:
             inner = self._decoded(stripped)
             if inner is not None:
                 return self.fit(tool, inner, depth + 1)
+        if stripped.startswith("{"):
+            raise Fault("bad_args", f"the input is not one whole JSON object; give {tool.line}")
         if tool.plain_argument is None:
             raise Fault("bad_args", f"the input is not a JSON object; give {tool.line}")
         return self._finish(tool, {tool.plain_argument: text}, {tool.plain_argument: text})
