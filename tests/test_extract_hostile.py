@@ -50,6 +50,12 @@ def test_ordinary_pages_are_read_in_this_process() -> None:
     assert burden("<div><p>x<p>y<br><ul><li>z</ul></div>" * 2_000) == "ordinary"
 
 
+def test_tags_that_a_script_quotes_do_not_cost_a_page_its_structure() -> None:
+    quoted = "<script>var t = '" + "<div>" * 5_000 + "';</script>"
+    page = ContentExtractor().extract(f"<nav>Zebra</nav><h2>Tea</h2>{quoted}{TEXT * 3}", "https://example.org/")
+    assert "Zebra" not in page.text and page.text.count("tea exchange") == 3 and not page.notes
+
+
 @pytest.mark.parametrize(
     "raw",
     ["", " ", "<", "\0", b"", b"\xff\xfe", b"\xef\xbb\xbf", b"\x80\x81<p>\xff", "<frameset><frame src=x></frameset>",

@@ -59,6 +59,36 @@ def test_what_stands_around_an_article_is_left_out_and_the_article_stays(chrome:
 
 
 @pytest.mark.parametrize(
+    "style",
+    [
+        "display : none", "visibility:hidden", "visibility:collapse", "opacity:0", "opacity: 0.0;",
+        "filter:opacity(0%)",
+        "font-size:0", "font-size:0.01em", "font-size:1px", "position:absolute;clip:rect(0,0,0,0)",
+        "clip-path:inset(100%)", "transform:scale(0)", "transform: translateX(-9999px)",
+        "position:absolute;left:-9999px",
+        "text-indent:-9999px", "height:1px;width:1px;overflow:hidden", "max-height:0;overflow:hidden",
+    ],
+)  # fmt: skip
+def test_text_that_its_style_hides_is_not_read(style: str) -> None:
+    page = article(f"<p style='{style}'>Zebra is a hidden sentence of some length in the page.</p>")
+    assert "Zebra" not in page.text and PROSE in page.text and MORE in page.text
+
+
+@pytest.mark.parametrize(
+    "style",
+    ["opacity:0.9", "font-size:10px", "font-size:1.1em", "height:100px;overflow:hidden", "left:-10px", "display:block",
+     "max-width:1000px", "max-height:0.5em", "transform:scale(0.9)", "line-height:1", "border-left:-9px"],
+)  # fmt: skip
+def test_text_that_a_style_only_shapes_is_read(style: str) -> None:
+    assert "Zebra" in article(f"<p style='{style}'>Zebra is a visible sentence of some length in the page.</p>").text
+
+
+def test_a_page_that_a_script_shows_is_read_although_it_is_hidden_at_first() -> None:
+    page = read(f"<p>Loading</p><div style='display:none'><p>{PROSE}</p><p>{MORE}</p></div>")
+    assert PROSE in page.text and MORE in page.text
+
+
+@pytest.mark.parametrize(
     "wrapper",
     [
         "<form id=aspnetForm>{}</form>",

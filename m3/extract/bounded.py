@@ -50,6 +50,8 @@ def extract_bounded(html: bytes | str, url: str) -> Page:
         cut = len(text) > MAX_CHARS
         text = text[:MAX_CHARS]
         weight = burden(text)
+        if weight == "hopeless" and burden(_without_scripts(text)) != "hopeless":
+            weight = "large"  # scripts may quote any number of tags; only the worker is safe to find out
         if weight == "hopeless":
             page = _bare(text, url, "the page is nested too deeply to be read as HTML: its bare text is given")
         else:
@@ -83,6 +85,17 @@ def burden(html: str) -> Burden:
             open_tags[name] -= 1
             depth -= 1
     return "large" if large or tags > ORDINARY_TAGS or options > ORDINARY_OPTIONS else "ordinary"
+
+
+def _without_scripts(html: str) -> str:
+    """A page without the contents of its scripts, cut out in linear time."""
+    lowered = html.lower()
+    kept: list[str] = []
+    at = 0
+    while (start := lowered.find("<script", at)) >= 0 and (end := lowered.find("</script", start)) >= 0:
+        kept.append(html[at:start])
+        at = end
+    return "".join(kept) + html[at:]
 
 
 def _in_worker(html: str, url: str) -> Page:

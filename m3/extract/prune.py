@@ -31,6 +31,17 @@ _TAIL = re.compile(
     |share\ (?:this|on|via)\b.*|about\ the\ authors?|follow\ us.*|subscribe.*|sign\ up.*
     |(?:join\ our\ )?newsletters?|sponsored.*|advertisement
     |tags?|filed\ under.*|continue\ reading.*|keep\ reading|up\ next|what\ to\ read\ next|don['’]t\ miss.*
+    |das\ k[öo]nnte\ (?:sie|dich)\ (?:auch\ )?interessieren.*|mehr\ (?:zum\ thema|zu|aus|von)\b.*
+    |lesen\ sie\ (?:auch|mehr).*|auch\ interessant
+    |(?:ähnliche|weitere|verwandte|passende|meistgelesene|neueste)\ (?:artikel|beiträge|themen|meldungen|nachrichten)
+    |kommentare?(?:\ \(\d+\))?|schreibe?\ einen\ kommentar.*|kommentar\ (?:schreiben|verfassen|hinterlassen)
+    |teilen|schlagw[oö]rter
+    |(?:articles?|sujets)\ (?:similaires|liés|connexes)|à\ lire\ aussi.*|lire\ aussi.*|commentaires?
+    |laisser\ un\ commentaire
+    |(?:artículos|noticias|entradas)\ relacionad[oa]s|te\ puede\ interesar.*|comentarios
+    |deja\ (?:un\ comentario|una\ respuesta)
+    |leggi\ anche.*|articoli\ correlati|potrebbe\ interessarti.*|gerelateerde\ artikelen|lees\ ook.*|reacties
+    |veja\ também.*|leia\ (?:mais|também).*|notícias\ relacionadas
     |references|external\ links|further\ reading|bibliography|footnotes|notes|citations)\W*$""",
     re.I | re.X,
 )
@@ -114,13 +125,13 @@ def _is_aside(element: Element, total: int, comments: bool) -> bool:
         return False
     if _EMBEDS.search(element.label) or Sign.CONTENT in found and Sign.COMMENTS not in found:
         return False
+    poor = element.prose_chars < 0.3 * size or link_share(element) > 0.3
     if Sign.COMMENTS in found:
         return comments and size <= 0.85 * total
-    if Sign.ASIDE in found:
-        return size <= _TOO_MUCH * total
+    if Sign.ASIDE in found:  # a text of some length without links is rather misnamed than beside the point
+        return size <= _TOO_MUCH * total and (size <= 0.08 * total or poor)
     if Sign.CAPTION in found:
         return size <= 0.25 * total and name in _CAPTION_TAGS
-    poor = element.prose_chars < 0.3 * size or link_share(element) > 0.3
     return Sign.WEAK in found and size <= 0.25 * total and poor
 
 

@@ -7,10 +7,18 @@ import re
 from m3.extract.dom import Document, Element
 from m3.extract.measure import measure
 
+# Declarations that hide an element by themselves, in a style without spaces.
 _HIDING_STYLE = re.compile(
-    r"display:none|visibility:(?:hidden|collapse)|(?<![\w-])opacity:0(?:\.0+)?(?:[;!]|$)"
-    r"|font-size:0(?:px|em|pt|%)?(?:[;!]|$)"
+    r"display:none|visibility:(?:hidden|collapse)"
+    r"|(?<![\w-])opacity:0?\.?0*(?:%|;|!|$)|filter:opacity\(0"
+    r"|(?<![\w-])font-size:(?:0|[01]?\.\d+|1)(?:px|pt)?(?:;|!|$)|font-size:0?\.[01]\d*(?:r?em|%)|font-size:0(?:r?em|%)"
+    r"|clip:rect\(0|clip:rect\(1px|clip-path:(?:inset\((?:50|100)%|circle\(0)"
+    r"|transform:(?:\w+\([^)]{0,40}\))*(?:scale[xy3d]*\(0(?:[,)])|translate[xy3d]*\([^)]{0,20}-\d{4})"
+    r"|(?<![\w-])(?:left|right|top|bottom|margin-left|margin-top|text-indent):-\d{4}"
 )
+# A box of no size hides its text only where what flows over is cut off.
+_NO_SIZE = re.compile(r"(?<![\w-])(?:max-)?(?:width|height):[01](?:px|em|rem|%)?(?:;|!|$)")
+_CUT_OFF = re.compile(r"overflow(?:-[xy])?:(?:hidden|clip)")
 _SHOWN_ANYWAY = 0.5  # pages that keep most of their text hidden show it by script
 
 
@@ -31,7 +39,10 @@ def is_hidden(element: Element) -> bool:
     if attributes.get("aria-hidden") == "true" and not (element.name == "a" and attributes.get("tabindex") == "-1"):
         return True  # such a link repeats another one for the mouse: readers see it
     style = attributes.get("style")
-    return bool(style and _HIDING_STYLE.search(style.replace(" ", "").lower()))
+    if not style:
+        return False
+    style = "".join(style.lower().split())
+    return bool(_HIDING_STYLE.search(style) or _NO_SIZE.search(style) and _CUT_OFF.search(style))
 
 
 def _is_formula(element: Element) -> bool:
