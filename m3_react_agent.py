@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import secrets
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,30 +25,23 @@ from m3.records import (
     FinalEvent,
     LimitEvent,
     LLMError,
-    Message,
     NoticeEvent,
     ObservationEvent,
-    Passage,
     RunControl,
-    Source,
     Step,
     ThoughtEvent,
 )
-from m3.untrusted import foreign_line, neutralise, safe_line, safe_report
+from m3.run_state import Run, RunState
+from m3.untrusted import foreign_line, safe_line
 
 if TYPE_CHECKING:
-    from m3.asking import Asking
-    from m3.budget import TokenBudget
     from m3.fetch import Fetcher
-    from m3.grounding import GroundingReport
-    from m3.grounding.repair import Change
     from m3.journal import Journal
     from m3.llm_clients import AnthropicLLMClient, GroqLLMClient, LLMClient, OpenAILLMClient
     from m3.mock_llm import MockLLMClient
-    from m3.report import FinalOutput, Outcome
+    from m3.report import FinalOutput
     from m3.search import WebSearchTool
-    from memory_integration import PastResearch, ResearchStore, ShortTermMemory
-    from tools import ToolSuite
+    from memory_integration import ResearchStore
 
 __all__ = [
     "AnthropicLLMClient",
@@ -80,16 +73,9 @@ _LAZY = {
 
 CORRECTIONS = 2  # re-prompts for one unreadable turn
 UNREADABLE_TURNS = 3  # in a row end the loop
-RECALL_SECONDS = 2.0  # the most that long-term memory may hold up the start of a run
 REPEATS = 3  # the same action this often ends the loop
 FAILED_SEARCHES = 3  # in a row, without an engine that answered, end the loop
-KEYED = ("groq", "openai", "anthropic")  # providers that are services outside
 SHRINKS = 3  # times that one turn's prompt is condensed because it cannot run at the provider
-SHRINK_TO = 0.6  # of what fits: condensed in one jump, so that the next turns need not be
-REPORT_PROMPT_TOKENS = 4_000  # of passages in the prompt of the report
-NO_SOURCES_USED = "no sources used"  # the note of an answer from the conversation alone, which is not remembered
-REPORT_PASSAGE_TOKENS = 900  # of them, the most for one source
-REPAIR_SECONDS = 5.0  # with less time left no repair call is made
 
 
 def __getattr__(name: str) -> Any:
@@ -101,44 +87,6 @@ def __getattr__(name: str) -> Any:
 
 
 # --- the run ---------------------------------------------------------------------------------------------
-
-
-@dataclass
-class Run:
-    """What the phases work with and never change: the settings, the model, the clock, the event hook."""
-
-    config: Config
-    llm: LLMClient
-    control: RunControl  # the whole run
-    loop_control: RunControl  # the loop: ends earlier, so that time is left for the report
-    emit: EventHook
-    journal: Journal  # through which everything from outside comes
-    today: str
-    fence: str  # the tag around foreign text, drawn anew for each run so that no page can close it
-
-
-@dataclass
-class RunState:
-    """What a run knows so far. The phases take it and give it back."""
-
-    query: str
-    memory: ShortTermMemory
-    tools: ToolSuite
-    budget: TokenBudget
-    model: Asking  # through which every call goes
-    warnings: list[str]
-    steps: list[Step] = field(default_factory=list)
-    iterations: int = 0
-    step_began: tuple[float, int] = (0.0, 0)  # the clock and the tokens spent when the turn began
-    decision: ParsedStep | None = None
-    observed: dict[str, tuple[int, str]] = field(default_factory=dict)  # action key -> times asked, observation
-    unreadable_turns: int = 0
-    failed_searches: int = 0
-    stop_reason: str = ""
-    draft: str = ""
-    changes: tuple[Change, ...] = ()  # what was mended in the draft
-    dead_tags: dict[str, tuple[int, ...]] = field(default_factory=dict)  # sentences that cite what was never read
-    model_gone: bool = False  # the model failed, and asking it for the report would fail too
 
 
 def run_react_loop(
@@ -171,6 +119,8 @@ def run_react_loop(
     control = control or RunControl()
     started = control.clock()
     control.start(config.limits.max_wall_clock_seconds)
+    from m3.run_memory import pass_on_notices, remember
+
     journal = _journal(resume, query.strip())
     run, state, store = _begin(query.strip(), config, llm, search, fetcher, memory, tools, on_event, control, journal)
     while True:
@@ -184,10 +134,10 @@ def run_react_loop(
         if state.stop_reason:
             break
     state = synthesis_phase(state, run)
-    output = _finish(state, run, started)
-    _pass_on_notices(store, run)
+    output = _conclude(state, run, started)
+    pass_on_notices(store, run)
     run.emit(FinalEvent(output))
-    return _remember(output, store, run)
+    return remember(output, store, run)
 
 
 def _journal(resume: Journal | str | Path | None, query: str) -> Journal:
@@ -224,6 +174,7 @@ def _begin(
     from m3.asking import Asking
     from m3.budget import TokenBudget, time_reserve
     from m3.provenance import Provenance
+    from m3.run_memory import recalled
     from memory_integration import ShortTermMemory, build_memory
     from tools import ToolSuite, build_tools
 
@@ -245,7 +196,7 @@ def _begin(
         today=journal.perform("date", "", str, lambda: date.today().isoformat()),
         fence=journal.perform("fence", "", str, lambda: f"data-{secrets.token_hex(4)}"),
     )
-    past = _recalled(query, store, run)
+    past = recalled(query, store, run)
     leads = "\n".join(prompts.lead(p.query, p.stored_at[:10], p.summary, p.urls) for p in past)
     head = [
         {"role": "system", "content": prompts.system_prompt(table, run.today, run.fence, leads)},
@@ -277,49 +228,6 @@ def _begin(
     return run, state, store
 
 
-def _recalled(query: str, store: ResearchStore, run: Run) -> list[PastResearch]:
-    """Related earlier runs. A caller's own store may raise anything or hang; the run then goes on without."""
-    from m3.worker import DeadlineReached
-    from memory_integration import PastResearch
-
-    patience = run.loop_control.within(RECALL_SECONDS)
-
-    def recall() -> list[PastResearch]:
-        try:
-            return list(store.retrieve_related(query, control=patience))
-        except Exception as problem:  # noqa: BLE001
-            run.emit(NoticeEvent(f"memory: nothing was recalled: {type(problem).__name__}: {problem}"))
-            return []
-
-    try:
-        return run.journal.perform("recall", query, list[PastResearch], recall, patience)
-    except DeadlineReached:
-        run.emit(NoticeEvent("memory: nothing was recalled in time"))
-        return []
-
-
-def _remember(output: FinalOutput, store: ResearchStore, run: Run) -> FinalOutput:
-    """Store a finished run, once its answer has been shown; a failed save becomes a note of the report."""
-    if output.outcome == "failed" or NO_SOURCES_USED in output.warnings:
-        return output
-    try:
-        result = store.store_research(output, control=run.control)
-        problem = result.detail if result.fault else ""
-    except Exception as fault:  # noqa: BLE001  as above
-        problem = f"{type(fault).__name__}: {fault}"
-    if not problem:
-        return output
-    note = f"This run was not remembered: {safe_line(problem)}."
-    run.emit(NoticeEvent(note))
-    return replace(output, warnings=(*output.warnings, note))
-
-
-def _pass_on_notices(store: ResearchStore, run: Run) -> None:
-    notices: list[str] = getattr(store, "notices", [])
-    while notices:
-        run.emit(NoticeEvent(f"memory: {notices.pop(0)}"))
-
-
 def _no_event(event: Event) -> None:
     """The hook of a run that nobody watches."""
 
@@ -345,22 +253,14 @@ def _limit_hit(state: RunState, run: Run, before_tool: bool) -> str:
     return state.model.exhausted(None if before_tool else state.memory.render())
 
 
-def _ask(
-    state: RunState, run: Run, messages: Sequence[Message], *, for_report: bool = False, show: bool = True
-) -> Completion:
-    """One model call inside the budget. Raises LLMError, whatever the client raises.
-
-    for_report: may use what is reserved for the report; show: its text is the report and is shown as it comes.
-    """
-    return state.model.ask(messages, for_report=for_report, show=show)
-
-
 # --- the phases ------------------------------------------------------------------------------------------
 
 
 def thought_and_action_phase(state: RunState, run: Run) -> RunState:
     """Ask the model for its next decision; re-prompt twice where it cannot be read, then decide for it."""
-    _prune(state, run)
+    from m3.run_memory import prune
+
+    prune(state, run)
     state.iterations += 1
     state.step_began = (run.control.clock(), state.budget.spent)
     try:
@@ -417,13 +317,15 @@ def _decide(state: RunState, run: Run) -> ParsedStep:
 
 def _ask_for_turn(state: RunState, run: Run) -> Completion:
     """Ask with the conversation; where the provider can never run so long a prompt, condense it and ask again."""
+    from m3.run_memory import shrink
+
     for _ in range(SHRINKS):
         try:
-            return _ask(state, run, state.memory.render())
+            return state.model.ask(state.memory.render())
         except LLMError as problem:
-            if problem.kind != "prompt_too_large" or not _shrink(state, run, problem.fits):
+            if problem.kind != "prompt_too_large" or not shrink(state, run, problem.fits):
                 raise
-    return _ask(state, run, state.memory.render())
+    return state.model.ask(state.memory.render())
 
 
 def _default_action(state: RunState) -> ParsedStep:
@@ -510,205 +412,19 @@ def _budget_text(state: RunState, run: Run) -> str:
     return f"[step {state.iterations}/{run.config.limits.max_iterations} · {tokens} tokens left · {seconds:.0f} s left]"
 
 
-def _prune(state: RunState, run: Run) -> None:
-    """Condense old turns when the conversation has grown past its budget, or past what the model's provider runs."""
-    prompt = state.memory.render()
-    if state.model.prompt_limit and state.budget.counter.likely_most(prompt) > state.model.prompt_limit:
-        _shrink(state, run, state.model.prompt_limit)
-    elif state.memory.prune_if_needed(*_condensers(state, run)):
-        run.emit(NoticeEvent("older turns were condensed into notes"))
-
-
-def _shrink(state: RunState, run: Run, fits: int) -> bool:
-    """Condense harder than the memory's own budget asks, so that a prompt of `fits` tokens results. True when done."""
-    memory = state.memory
-    before = memory.tokens
-    # The memory counts in its own estimate; the provider's count differs by this ratio.
-    ratio = max(0.25, state.budget.counter.expected(memory.render()) / max(1, before))
-    run.emit(NoticeEvent(f"the prompt must shrink to {fits:,} tokens: older turns are condensed"))
-    memory.prune_to(int(fits * SHRINK_TO / ratio), *_condensers(state, run))
-    return memory.tokens < before
-
-
-def _condensers(state: RunState, run: Run) -> tuple[Callable[[str, int], str | None], Callable[[], str]]:
-    """The two functions that memory prunes with: `condense(notes, most words)`, None on failure, and `facts()`."""
-    from m3.prompts import condense_messages, source_header
-    from m3.reply_text import visible_text
-
-    def condense(notes: str, most_words: int) -> str | None:
-        try:
-            return visible_text(_ask(state, run, condense_messages(state.query, notes, most_words)).text)
-        except LLMError as problem:
-            run.emit(NoticeEvent(f"the model could not condense the notes: {problem}"))
-            return None
-
-    def facts() -> str:
-        return "\n".join(source_header(source) for source in state.tools.tracker.sources)
-
-    return condense, facts
-
-
 def synthesis_phase(state: RunState, run: Run) -> RunState:
     """Write the report from the passages of the pages read: by the model, or by copying where it cannot be asked."""
-    from m3.budget import MIN_OUTPUT
-    from m3.extractive import Evidence, extractive_summary
-    from m3.grounding import rank_passages
+    from m3.synthesis import write_and_mend
 
-    sources = state.tools.tracker.sources
-    if not sources:
-        return state
-    fits = (state.budget.left - MIN_OUTPUT) // 3
-    share = max(80, min(REPORT_PASSAGE_TOKENS, min(REPORT_PROMPT_TOKENS, fits) // len(sources)))
-    chosen = [(source, rank_passages(state.query, source.page, share)) for source in sources]
-    usable = not state.model_gone and state.stop_reason != "interrupted"
-    if usable and run.journal.perform("time for a report", "", bool, lambda: not run.control.expired):
-        try:
-            state.draft = _write_report(state, run, chosen)
-        except LLMError as problem:
-            state.warnings.append(f"The report was copied from the sources without a model: {problem}")
-    if not state.draft.strip():
-        evidence = [Evidence(s.number, s.title, [p.quote for p in passages]) for s, passages in chosen]
-        state.draft = extractive_summary(state.query, evidence)
-    # The report is foreign text too: a model obeys what it reads. Only links to what was read may stay.
-    state.draft = safe_report(state.draft, {source.url for source in sources})
-    _mend(state, run)
+    write_and_mend(state, run)
     return state
 
 
-def _write_report(state: RunState, run: Run, chosen: Sequence[tuple[Source, list[Passage]]]) -> str:
-    """The model's report over these passages; over half of them where the provider cannot run so many."""
-    from m3.grounding import render_passages
-    from m3.prompts import synthesis_messages
-    from m3.reply_text import visible_text
-
-    for _ in range(SHRINKS):
-        material = [(source, neutralise(render_passages(source.page, passages))) for source, passages in chosen]
-        messages = synthesis_messages(state.query, material, run.today, run.fence)
-        try:
-            return visible_text(_ask(state, run, messages, for_report=True).text)
-        except LLMError as problem:
-            if problem.kind != "prompt_too_large":
-                raise
-            last = problem
-            chosen = [(source, passages[: (len(passages) + 1) // 2]) for source, passages in chosen]
-    raise last
-
-
-def _mend(state: RunState, run: Run) -> None:
-    """Check the draft against its pages and repair it: tags without a model, sentences with at most one call."""
-    from m3.grounding import verify
-    from m3.grounding.repair import apply_answers, correct_tags, items_to_mend, remove_unsupported
-    from m3.prompts import repair_messages
-    from m3.reply_text import visible_text
-
-    tracker, mode = state.tools.tracker, run.config.report.repair
-    state.draft = tracker.canonical(state.draft)
-    pages = tracker.pages
-    report = verify(state.draft, pages)
-    state.dead_tags = report.dead_tags(pages)
-    if mode == "off":
-        return
-    state.draft, state.changes = correct_tags(state.draft, report, pages)
-    if mode == "tags":
-        return
-    items = items_to_mend(state.draft, verify(state.draft, pages), pages)
-    may_ask = items and not state.model_gone and state.stop_reason != "interrupted"
-    if may_ask and run.journal.perform("time for a repair", "", bool, lambda: run.control.remaining() > REPAIR_SECONDS):
-        try:
-            reply = _ask(state, run, repair_messages(items), for_report=True, show=False)
-            answers = visible_text(reply.text)
-            state.draft, more = apply_answers(state.draft, items, answers, pages, may_drop=mode == "strict")
-            state.changes += more
-        except LLMError as problem:
-            run.emit(NoticeEvent(f"failing sentences could not be repaired: {problem}"))
-    if mode == "strict":
-        state.draft, more = remove_unsupported(state.draft, verify(state.draft, pages))
-        state.changes += more
-
-
-# --- the result ------------------------------------------------------------------------------------------
-
-
-def _finish(state: RunState, run: Run, started: float) -> FinalOutput:
-    from m3.grounding import verify
-    from m3.grounding.independence import disagreements, origins
-    from m3.report import FinalOutput
+def _conclude(state: RunState, run: Run, started: float) -> FinalOutput:
+    from m3.synthesis import conclude
     from tools import services_asked
 
-    tracker = state.tools.tracker
-    summary, cited = tracker.finalize(state.draft)
-    grounding = verify(summary, tracker.pages).with_dead_tags(state.dead_tags)
-    outcome = _outcome(state, grounding)
-    if not grounding.supported and not grounding.counts()["unchecked"]:
-        summary, cited = _without_claims(state, grounding), []
-    elif not grounding.supported:
-        state.warnings.append("No citation of this report could be checked; read the sources yourself.")
-    if state.stop_reason in ("agent_finished", "no_progress") and outcome == "failed":
-        state.stop_reason = "search_error"
-    pages = {source.number: source.page for source in cited}
-    return FinalOutput(
-        query=state.query,
-        summary=summary,
-        sources=tuple(cited),
-        outcome=outcome,
-        stop_reason=state.stop_reason,
-        iterations_used=state.iterations,
-        tokens_consumed=state.budget.spent,
-        elapsed_seconds=run.control.clock() - started,
-        llm_provider=state.model.asked[0],
-        search_provider=run.config.search_provider,
-        model=state.model.asked[1],
-        warnings=tuple(dict.fromkeys([*state.warnings, *state.model.overruns()])),
-        steps=tuple(state.steps),
-        ledger=tuple(state.tools.ledger),
-        unreadable=tuple(state.tools.unreadable),
-        grounding=grounding,
-        changes=state.changes,
-        renumbered=tracker.renumbered,
-        origins=origins(pages),
-        disagreements=disagreements(grounding, pages),
-        usage=state.budget.usage,
-        cost_usd=None if state.budget.unpriced_calls else state.budget.cost_usd,
-        failover=tuple(state.model.failover),
-        services=tuple(
-            dict.fromkeys(
-                [*services_asked(run.config, state.tools.asked), *(p for p in state.model.providers if p in KEYED)]
-            )
-        ),
-        engines=tuple(state.tools.engines),
-    )
-
-
-def _outcome(state: RunState, grounding: GroundingReport) -> Outcome:
-    # A search that the run's own limit cut short says nothing about the engine.
-    cut = "timeout" if state.stop_reason == "max_wall_clock_time" else ""
-    searches = [e.status for e in state.tools.ledger if e.kind == "search" and e.status != cut]
-    all_failed = bool(searches) and all(status not in ("ok", "no_results") for status in searches)
-    nothing_read = not state.tools.tracker.sources
-    if state.stop_reason == "interrupted":
-        return "partial"
-    if nothing_read and (all_failed or state.stop_reason in ("provider_error", "search_error")):
-        return "failed"
-    if state.stop_reason == "agent_finished":
-        return "answered" if grounding.supported else "abstained"
-    return "partial"
-
-
-def _without_claims(state: RunState, grounding: GroundingReport) -> str:
-    """The sentence of a run that has nothing to say with a source behind it, and what was tried."""
-    read = len(state.tools.tracker.sources)
-    if state.stop_reason == "agent_finished" and read:
-        text = "Nothing in the sources that were read supports an answer to this question."
-    elif read:
-        text = "The run ended before a cited answer could be written."
-    else:
-        text = "No source was read, so there is no answer."
-    drafted = len(grounding.statements)
-    if drafted:
-        what = "The one statement that was drafted is" if drafted == 1 else f"All {drafted} drafted statements are"
-        text += f" {what} withheld, since no cited page bears {'it' if drafted == 1 else 'one of them'} out."
-    tried = [f"- {e.kind} {e.target!r}: {e.status}" for e in state.tools.ledger]
-    return "\n".join([text, *(["", "Tried:", *tried] if tried else [])])
+    return conclude(state, run, started, services_asked(run.config, state.tools.asked, state.model.providers))
 
 
 # --- the same phases under LangGraph ---------------------------------------------------------------------
@@ -762,9 +478,11 @@ class _GraphRun:
         """Carry out one phase; the name of the next."""
         if node == "synthesis":
             self.state = synthesis_phase(self.state, self.run)
-            self.result = _finish(self.state, self.run, self.started)
+            self.result = _conclude(self.state, self.run, self.started)
             if not self.journal.replaying:
-                self.result = _remember(self.result, self.store, self.run)
+                from m3.run_memory import remember
+
+                self.result = remember(self.result, self.store, self.run)
             return "end"
         if node == "thought_and_action":
             self.state.stop_reason = check_limits(self.state, self.run)

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
+from urllib.parse import urlsplit
 
 from config import KEYLESS, PROGRAM_DIR, Config
 from m3.citations import CitationTracker
@@ -28,6 +29,7 @@ from m3.words import terms
 __all__ = ["CitationTracker", "ContentExtractor", "PageFetchTool", "ToolSuite", "WebSearchTool", "build_tools"]
 
 T = TypeVar("T")
+OUTSIDE_MODELS = ("groq", "openai", "anthropic")  # others are the mock, or a caller's own
 PAGES_PER_ACTION = 4
 RESULTS_PER_SEARCH = 5
 SNIPPET_CHARACTERS = 300  # of one result in an observation
@@ -295,7 +297,14 @@ def _web_engine(name: str, config: Config, filters: SearchFilters) -> SearchEngi
     return engines.DuckDuckGoSearch(filters, contact=contact)
 
 
-def services_asked(config: Config, asked: Sequence[str]) -> list[str]:
-    """Every outside service that received the question, for the report's header. asked: the engines of the run."""
-    names = [name for name in asked if name not in ("local", "mock")]
-    return [*([config.llm_provider] if config.llm_provider != "mock" else []), *names]
+def services_asked(config: Config, asked: Sequence[str], providers: Sequence[str]) -> list[str]:
+    """Every outside service that received the question, for the report's header.
+
+    asked: the search engines of the run; providers: those whose model answered. A model server of the user's own is
+    named by its address.
+    """
+    models = [name for name in dict.fromkeys([config.llm_provider, *providers]) if name in OUTSIDE_MODELS]
+    own = config.models.openai_base_url
+    names = [f"the model server at {urlsplit(own).netloc}" if name == "openai" and own else name for name in models]
+    engines = [name for name in asked if name not in ("local", "mock")]
+    return list(dict.fromkeys([*names, *engines]))

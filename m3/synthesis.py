@@ -1,0 +1,167 @@
+"""From the pages read to the result: the report written, mended where no source bears it out, judged."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from m3.budget import MIN_OUTPUT
+from m3.extractive import Evidence, extractive_summary
+from m3.grounding import GroundingReport, rank_passages, render_passages, verify
+from m3.grounding.independence import disagreements, origins
+from m3.grounding.repair import apply_answers, correct_tags, items_to_mend, remove_unsupported
+from m3.prompts import repair_messages, synthesis_messages
+from m3.records import LLMError, NoticeEvent, Passage, Source
+from m3.reply_text import visible_text
+from m3.report import FinalOutput, Outcome
+from m3.untrusted import neutralise, safe_report
+
+if TYPE_CHECKING:
+    from m3.run_state import Run, RunState
+
+SHRINKS = 3  # times that the report's passages are halved because its prompt cannot run at the provider
+REPORT_PROMPT_TOKENS = 4_000  # of passages in the prompt of the report
+REPORT_PASSAGE_TOKENS = 900  # of them, the most for one source
+REPAIR_SECONDS = 5.0  # with less time left no repair call is made
+
+
+def write_and_mend(state: RunState, run: Run) -> None:
+    """Write the report from the passages of the pages read: by the model, or by copying where it cannot be asked."""
+
+    sources = state.tools.tracker.sources
+    if not sources:
+        return
+    fits = (state.budget.left - MIN_OUTPUT) // 3
+    share = max(80, min(REPORT_PASSAGE_TOKENS, min(REPORT_PROMPT_TOKENS, fits) // len(sources)))
+    chosen = [(source, rank_passages(state.query, source.page, share)) for source in sources]
+    usable = not state.model_gone and state.stop_reason != "interrupted"
+    if usable and run.journal.perform("time for a report", "", bool, lambda: not run.control.expired):
+        try:
+            state.draft = _write_report(state, run, chosen)
+        except LLMError as problem:
+            state.warnings.append(f"The report was copied from the sources without a model: {problem}")
+    if not state.draft.strip():
+        evidence = [Evidence(s.number, s.title, [p.quote for p in passages]) for s, passages in chosen]
+        state.draft = extractive_summary(state.query, evidence)
+    # The report is foreign text too: a model obeys what it reads. Only links to what was read may stay.
+    state.draft = safe_report(state.draft, {source.url for source in sources})
+    _mend(state, run)
+
+
+def _write_report(state: RunState, run: Run, chosen: Sequence[tuple[Source, list[Passage]]]) -> str:
+    """The model's report over these passages; over half of them where the provider cannot run so many."""
+
+    for _ in range(SHRINKS):
+        material = [(source, neutralise(render_passages(source.page, passages))) for source, passages in chosen]
+        messages = synthesis_messages(state.query, material, run.today, run.fence)
+        try:
+            return visible_text(state.model.ask(messages, for_report=True).text)
+        except LLMError as problem:
+            if problem.kind != "prompt_too_large":
+                raise
+            last = problem
+            chosen = [(source, passages[: (len(passages) + 1) // 2]) for source, passages in chosen]
+    raise last
+
+
+def _mend(state: RunState, run: Run) -> None:
+    """Check the draft against its pages and repair it: tags without a model, sentences with at most one call."""
+
+    tracker, mode = state.tools.tracker, run.config.report.repair
+    state.draft = tracker.canonical(state.draft)
+    pages = tracker.pages
+    report = verify(state.draft, pages)
+    state.dead_tags = report.dead_tags(pages)
+    if mode == "off":
+        return
+    state.draft, state.changes = correct_tags(state.draft, report, pages)
+    if mode == "tags":
+        return
+    items = items_to_mend(state.draft, verify(state.draft, pages), pages)
+    may_ask = items and not state.model_gone and state.stop_reason != "interrupted"
+    if may_ask and run.journal.perform("time for a repair", "", bool, lambda: run.control.remaining() > REPAIR_SECONDS):
+        try:
+            reply = state.model.ask(repair_messages(items), for_report=True, show=False)
+            answers = visible_text(reply.text)
+            state.draft, more = apply_answers(state.draft, items, answers, pages, may_drop=mode == "strict")
+            state.changes += more
+        except LLMError as problem:
+            run.emit(NoticeEvent(f"failing sentences could not be repaired: {problem}"))
+    if mode == "strict":
+        state.draft, more = remove_unsupported(state.draft, verify(state.draft, pages))
+        state.changes += more
+
+
+def conclude(state: RunState, run: Run, started: float, services: Sequence[str]) -> FinalOutput:
+    """The result of a run: tags resolved, every citation judged, the outcome named. services: who got the question."""
+
+    tracker = state.tools.tracker
+    summary, cited = tracker.finalize(state.draft)
+    grounding = verify(summary, tracker.pages).with_dead_tags(state.dead_tags)
+    outcome = _outcome(state, grounding)
+    if not grounding.supported and not grounding.counts()["unchecked"]:
+        summary, cited = _without_claims(state, grounding), []
+    elif not grounding.supported:
+        state.warnings.append("No citation of this report could be checked; read the sources yourself.")
+    if state.stop_reason in ("agent_finished", "no_progress") and outcome == "failed":
+        state.stop_reason = "search_error"
+    pages = {source.number: source.page for source in cited}
+    return FinalOutput(
+        query=state.query,
+        summary=summary,
+        sources=tuple(cited),
+        outcome=outcome,
+        stop_reason=state.stop_reason,
+        iterations_used=state.iterations,
+        tokens_consumed=state.budget.spent,
+        elapsed_seconds=run.control.clock() - started,
+        llm_provider=state.model.asked[0],
+        search_provider=run.config.search_provider,
+        model=state.model.asked[1],
+        warnings=tuple(dict.fromkeys([*state.warnings, *state.model.overruns()])),
+        steps=tuple(state.steps),
+        ledger=tuple(state.tools.ledger),
+        unreadable=tuple(state.tools.unreadable),
+        grounding=grounding,
+        changes=state.changes,
+        renumbered=tracker.renumbered,
+        origins=origins(pages),
+        disagreements=disagreements(grounding, pages),
+        usage=state.budget.usage,
+        cost_usd=None if state.budget.unpriced_calls else state.budget.cost_usd,
+        failover=tuple(state.model.failover),
+        services=tuple(services),
+        engines=tuple(state.tools.engines),
+    )
+
+
+def _outcome(state: RunState, grounding: GroundingReport) -> Outcome:
+    # A search that the run's own limit cut short says nothing about the engine.
+    cut = "timeout" if state.stop_reason == "max_wall_clock_time" else ""
+    searches = [e.status for e in state.tools.ledger if e.kind == "search" and e.status != cut]
+    all_failed = bool(searches) and all(status not in ("ok", "no_results") for status in searches)
+    nothing_read = not state.tools.tracker.sources
+    if state.stop_reason == "interrupted":
+        return "partial"
+    if nothing_read and (all_failed or state.stop_reason in ("provider_error", "search_error")):
+        return "failed"
+    if state.stop_reason == "agent_finished":
+        return "answered" if grounding.supported else "abstained"
+    return "partial"
+
+
+def _without_claims(state: RunState, grounding: GroundingReport) -> str:
+    """The sentence of a run that has nothing to say with a source behind it, and what was tried."""
+    read = len(state.tools.tracker.sources)
+    if state.stop_reason == "agent_finished" and read:
+        text = "Nothing in the sources that were read supports an answer to this question."
+    elif read:
+        text = "The run ended before a cited answer could be written."
+    else:
+        text = "No source was read, so there is no answer."
+    drafted = len(grounding.statements)
+    if drafted:
+        what = "The one statement that was drafted is" if drafted == 1 else f"All {drafted} drafted statements are"
+        text += f" {what} withheld, since no cited page bears {'it' if drafted == 1 else 'one of them'} out."
+    tried = [f"- {e.kind} {e.target!r}: {e.status}" for e in state.tools.ledger]
+    return "\n".join([text, *(["", "Tried:", *tried] if tried else [])])
