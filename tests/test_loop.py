@@ -55,7 +55,7 @@ def test_the_prompt_of_a_run_only_grows_and_holds_canonical_turns_and_budget_lin
     first, second, third, _ = llm.prompts
     assert second[: len(first)] == first and third[: len(second)] == second
     assert first[0]["role"] == "system" and first[1] == {"role": "user", "content": "Question: What is oolong tea?"}
-    assert second[2]["content"] == 'Thought: Sure! go\nAction: search\nAction Input: {"query": "oolong"}'
+    assert second[2]["content"] == 'Thought: go\nAction: search\nAction Input: {"query": "oolong"}'
     observation = second[3]["content"]
     assert re.match(r"Observation:\n<(data-[0-9a-f]{8})>\nR1\. oolong[^<]*</\1>\nThe question is still: ", observation)
     assert re.search(r"\[step 1/10 · \d+ tokens left · \d+ s left\]$", second[3]["content"])
