@@ -5,9 +5,10 @@ unescaped inner quotes, invalid escapes, comments, missing and trailing commas, 
 quote when the bracket stands at the end of the line, doubled braces, HTML-escaped and backslash-escaped structure.
 
 A text that ends inside a value is reported (`Reading.cut`), not completed: an action run with half a query or half a
-URL is worse than none. That is why no repair library stands here. Measured by `bench/parser.py --json` (`repair_*`)
-with json-repair 0.64 in place of this reader: it reads about as many broken inputs of the catalogue, and completes
-the values that were cut, which is the one thing that must not happen.
+URL is worse than none. That is why no repair library stands here. Measured by `bench/parser.py` with json-repair in
+place of this reader: 122 of the 123 outputs of the catalogue are right (123 with this one), but of the same replies
+cut off at every character 221 prefixes become calls with a piece of a value (0 with this one), because it completes
+what is cut without saying so.
 
 Time is linear: regular expressions have bounded look-ahead, nesting is limited, and the tolerant reader draws on a
 `Budget` of steps that all readings of one model output share.
