@@ -303,7 +303,7 @@ def _remember(output: FinalOutput, store: ResearchStore, run: Run) -> FinalOutpu
         return output
     try:
         result = store.store_research(output, control=run.control)
-        problem = result.detail if result.fault else ""
+        problem = result.detail if getattr(result, "fault", False) else ""
     except Exception as fault:  # noqa: BLE001  as above
         problem = f"{type(fault).__name__}: {fault}"
     if not problem:
