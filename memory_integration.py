@@ -55,7 +55,7 @@ class NoMemory:
         self.where = "nowhere"
 
     def store_research(self, output: Any, *, control: RunControl | None = None) -> StoreResult:
-        return StoreResult(False, self.why)
+        return StoreResult(False, self.why, skipped=True)
 
     def retrieve_related(self, query: str, limit: int = 3, *, control: RunControl | None = None) -> list[PastResearch]:
         return []

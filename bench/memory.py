@@ -177,23 +177,25 @@ def main() -> int:
     parser.add_argument("--recalls", type=int, default=30, help="questions asked of each store")
     args = parser.parse_args()
     figures: dict[str, Any] = {}
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
+
+    def show(name: str, row: dict[str, Any]) -> None:
+        figures.update({f"{name}_{key}": value for key, value in row.items()})
+        print(f"{name:<14} " + "  ".join(f"{key} {value}" for key, value in row.items()), flush=True)
+
+    with tempfile.TemporaryDirectory() as folder:
         if (CASES / "recall").is_dir():
-            figures["quality"] = recall_quality(folder)
-        with upstash_server(folder) as server:
+            show("quality", recall_quality(Path(folder)))
+        with upstash_server(Path(folder)) as server:
             for size in map(int, args.sizes.split(",")):
                 every = max(1, size // args.recalls)
                 picked = [s.query for s in itertools.islice(make_sessions(size), 0, None, every)][: args.recalls]
                 # A part of each question's words, and a long one that no store may answer with more commands.
                 queries = [" ".join(query.split()[: 2 + n % 5]) for n, query in enumerate(picked)]
                 queries.append(" ".join(picked[:6]))
-                figures[f"redis_{size}"] = measure_redis(server, size, queries)
-                figures[f"sqlite_{size}"] = measure_sqlite(folder / f"{size}.sqlite", size, queries)
-    for name, row in figures.items():
-        print(f"{name:<14} " + "  ".join(f"{key} {value}" for key, value in row.items()))
+                show(f"redis_{size}", measure_redis(server, size, queries))
+                show(f"sqlite_{size}", measure_sqlite(Path(folder) / f"{size}.sqlite", size, queries))
     if args.json:
-        print(json.dumps({f"{name}_{key}": value for name, row in figures.items() for key, value in row.items()}))
+        print(json.dumps(figures))
     return 0
 
 

@@ -152,7 +152,7 @@ class NoMemory:
     """The long-term memory of a replay: it recalls nothing and keeps nothing."""
 
     def store_research(self, output: FinalOutput, *, control: RunControl | None = None) -> StoreResult:
-        return StoreResult(False, "a replay is not remembered")
+        return StoreResult(False, "a replay is not remembered", skipped=True)
 
     def retrieve_related(self, query: str, limit: int = 3, *, control: RunControl | None = None) -> tuple[()]:
         return ()

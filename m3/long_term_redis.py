@@ -118,9 +118,9 @@ class LongTermMemory:
     def store_research(self, output: Any, *, control: RunControl | None = None) -> StoreResult:
         """Remember a finished run. One request; kept for the next time when the database cannot be reached."""
         if getattr(output, "outcome", "") == "failed":
-            return StoreResult(False, "a failed run is not remembered")
+            return StoreResult(False, "a failed run is not remembered", skipped=True)
         if self._rest is None:
-            return StoreResult(False, self._why_off)
+            return StoreResult(False, self._why_off, skipped=True)
         session = session_of(output, self._clock())
         try:
             bounded(lambda part: self._save(session, part), SAVE_SECONDS, control)
@@ -157,8 +157,8 @@ class LongTermMemory:
     def _keep_back(self, session: PastResearch, why: str) -> StoreResult:
         _log.warning("memory: this run was not stored: %s", why)
         if self._outbox is not None and self._outbox.put(session):
-            return StoreResult(False, f"{why}; it is kept on this machine and sent next time", session.id, fault=True)
-        return StoreResult(False, why, fault=True)
+            return StoreResult(False, f"{why}; it is kept on this machine and sent next time", session.id)
+        return StoreResult(False, why)
 
     def _send_kept_back(self, control: RunControl) -> None:
         if self._outbox is None or self._rest is None:

@@ -79,14 +79,14 @@ class LocalMemory:
     def store_research(self, output: Any, *, control: RunControl | None = None) -> StoreResult:
         """Remember a finished run. One that was stopped still gets half a second for it."""
         if getattr(output, "outcome", "") == "failed":
-            return StoreResult(False, "a failed run is not remembered")
+            return StoreResult(False, "a failed run is not remembered", skipped=True)
         session = session_of(output, self._clock())
         seconds = max(GRACE_SECONDS, (control or RunControl()).timeout(SAVE_SECONDS))
         try:
             self._put(session, seconds)
         except TroubleError as problem:
             _log.warning("memory: this run was not stored: %s", problem)
-            return StoreResult(False, str(problem), fault=True)
+            return StoreResult(False, str(problem))
         return StoreResult(True, self.where, session.id)
 
     def put(self, *sessions: PastResearch) -> bool:

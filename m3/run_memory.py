@@ -52,7 +52,7 @@ def remember(output: FinalOutput, store: Store, run: Run) -> FinalOutput:
         return output
     try:
         result = store.store_research(output, control=run.control)
-        problem = result.detail if result.fault else ""
+        problem = result.detail if getattr(result, "fault", False) else ""
     except Exception as fault:  # noqa: BLE001  as above
         problem = f"{type(fault).__name__}: {fault}"
     if not problem:

@@ -65,12 +65,17 @@ class PastResearch:
 
 @dataclass(frozen=True)
 class StoreResult:
-    """Whether a run was remembered, and where or why not. `fault`: it should have been, and something failed."""
+    """Whether a run was remembered, and where or why not. `skipped`: it was not to be."""
 
     stored: bool
     detail: str = ""
     id: str = ""
-    fault: bool = False
+    skipped: bool = False
+
+    @property
+    def fault(self) -> bool:
+        """True when the run should have been remembered and was not."""
+        return not self.stored and not self.skipped
 
 
 def new_id(seconds: float) -> str:

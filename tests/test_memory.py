@@ -133,7 +133,9 @@ def test_the_oldest_are_forgotten_above_the_bound(make: Maker) -> None:
 
 def test_a_failed_run_is_not_remembered(make: Maker) -> None:
     store = make()
-    assert store.store_research(output(TEA, outcome="failed")) == StoreResult(False, "a failed run is not remembered")
+    assert store.store_research(output(TEA, outcome="failed")) == StoreResult(
+        False, "a failed run is not remembered", skipped=True
+    )
     for outcome in ("answered", "partial", "abstained"):
         assert store.store_research(output(TEA, outcome=outcome)).stored
     assert store.stats()["sessions"] == 3
@@ -565,7 +567,7 @@ def test_the_run_is_stored_after_its_answer_was_given_and_a_failed_save_is_a_not
     class Store:
         def store_research(self, output: FinalOutput, *, control: RunControl | None = None) -> StoreResult:
             order.append("stored")
-            return StoreResult(False, "the disk is full", fault=True)
+            return StoreResult(False, "the disk is full")
 
         def retrieve_related(self, query: str, limit: int = 3, *, control: RunControl | None = None) -> list[Any]:
             raise RuntimeError("no recall today")
