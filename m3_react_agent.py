@@ -129,6 +129,7 @@ class RunState:
     warnings: list[str]
     steps: list[Step] = field(default_factory=list)
     iterations: int = 0
+    step_began: tuple[float, int] = (0.0, 0)  # the clock and the tokens spent when the turn began
     decision: ParsedStep | None = None
     observed: dict[str, tuple[int, str]] = field(default_factory=dict)  # action key -> times asked, observation
     unreadable_turns: int = 0
@@ -361,6 +362,7 @@ def thought_and_action_phase(state: RunState, run: Run) -> RunState:
     """Ask the model for its next decision; re-prompt twice where it cannot be read, then decide for it."""
     _prune(state, run)
     state.iterations += 1
+    state.step_began = (run.control.clock(), state.budget.spent)
     try:
         step = _decide(state, run)
     except LLMError as problem:
@@ -377,7 +379,7 @@ def thought_and_action_phase(state: RunState, run: Run) -> RunState:
     run.emit(ThoughtEvent(state.iterations, step.thought))
     run.emit(ActionEvent(state.iterations, step.tool or "", step.args))
     if step.tool == "finish":
-        state.steps.append(Step(state.iterations, step.thought, "finish", {}, "", step.notes))
+        state.steps.append(_step(state, run, step, ""))
         state.stop_reason = "agent_finished"
     return state
 
@@ -451,7 +453,6 @@ def act_and_observe_phase(state: RunState, run: Run) -> RunState:
     if times + 1 >= REPEATS:
         state.stop_reason = "no_progress"
         return state
-    started = run.control.clock()
     if observation:
         state.observed[key] = (times + 1, observation)
         observation = f"You did this before; the result is the same. Do something else or finish.\n{observation}"
@@ -462,14 +463,18 @@ def act_and_observe_phase(state: RunState, run: Run) -> RunState:
         state.observed[key] = (times + 1, "" if state.failed_searches > failures else observation)
     answer = observation_prompt(observation, run.fence, state.query, _budget_line(state, run))
     state.memory.add(canonical_turn(step), answer)
-    seconds = run.control.clock() - started
-    state.steps.append(
-        Step(state.iterations, step.thought, step.tool, step.args, observation, step.notes, seconds=seconds)
-    )
+    state.steps.append(_step(state, run, step, observation))
     run.emit(ObservationEvent(state.iterations, step.tool, observation))
     if state.failed_searches >= FAILED_SEARCHES and not state.tools.tracker.sources:
         state.stop_reason = "search_error"
     return state
+
+
+def _step(state: RunState, run: Run, step: ParsedStep, observation: str) -> Step:
+    """The record of a turn, with the tokens and seconds since it began: its model calls and its action."""
+    began, spent = state.step_began
+    tokens, seconds = state.budget.spent - spent, run.control.clock() - began
+    return Step(state.iterations, step.thought, step.tool, step.args, observation, step.notes, tokens, seconds)
 
 
 def _run_tool(state: RunState, run: Run, step: ParsedStep) -> str:

@@ -159,7 +159,7 @@ class NoMemory:
 
 
 def _check_outputs(args: argparse.Namespace) -> None:
-    for path in (args.trace_out, args.summary_out):
+    for path in (args.trace_out, args.summary_out, args.report_out, args.bibtex, args.csl):
         problem = why_not_writable(path) if path else None
         if problem:
             raise ConfigError(f"cannot write {path}: {problem}")
@@ -176,6 +176,9 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--query", metavar="TEXT", help="the question, as an option")
     parser.add_argument("--trace-out", metavar="FILE", help="write the whole run as JSON")
     parser.add_argument("--summary-out", metavar="FILE", help="write the report as Markdown")
+    parser.add_argument("--report-out", metavar="FILE", help="write the report as one HTML file with every passage")
+    parser.add_argument("--bibtex", metavar="FILE", help="write the cited sources as BibTeX")
+    parser.add_argument("--csl", metavar="FILE", help="write the cited sources as CSL-JSON")
     parser.add_argument("--json", action="store_true", help="print the result as JSON instead of Markdown")
     parser.add_argument("--quiet", action="store_true", help="print no progress, only warnings and the result")
     parser.add_argument("--model", metavar="NAME", help="model of the provider, or provider:model")
@@ -279,6 +282,16 @@ def _write_files(output: FinalOutput, args: argparse.Namespace, header: dict[str
     code = output.exit_code
     if args.summary_out:
         code = _write(args.summary_out, config.redact(output.to_markdown())) or code
+    if args.report_out:
+        from m3.report_html import to_html
+
+        code = _write(args.report_out, config.redact(to_html(output))) or code
+    if args.bibtex or args.csl:
+        from m3.bibliography import bibtex, csl_json
+
+        for path, render in ((args.bibtex, bibtex), (args.csl, csl_json)):
+            if path:
+                code = _write(path, config.redact(render(output.sources))) or code
     if args.trace_out:
         from m3.trace import trace_json
 
