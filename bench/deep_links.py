@@ -34,7 +34,8 @@ from m3.grounding.sentences import split_sentences  # noqa: E402
 
 SEED = 7
 LEAST_TEXT = 2_500  # characters of a page that is long enough to scroll
-PROBE = """<script>
+# Smooth scrolling would still be under way when the probe looks.
+PROBE = """<style>html, body, * { scroll-behavior: auto !important; }</style><script>
 addEventListener('load', () => setTimeout(() => {
   const squash = s => s.normalize('NFKD').replace(/[\\u0300-\\u036f]/g, '').replace(/\\s+/g, '').toLowerCase();
   const wanted = squash(%s), walker = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
@@ -54,7 +55,7 @@ addEventListener('load', () => setTimeout(() => {
   }
   document.documentElement.dataset.probe = JSON.stringify({seen, inView, y: Math.round(scrollY),
     below: document.documentElement.scrollHeight > innerHeight + 50});
-}, 400));
+}, 800));
 </script>"""
 
 

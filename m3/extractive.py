@@ -223,7 +223,7 @@ def _pick(
         scored.remove(best)
         best[1].used = True
         chosen.append(best[1])
-    return sorted(chosen, key=lambda c: c.order)
+    return chosen
 
 
 def _cited(candidate: _Candidate) -> str:

@@ -25,20 +25,20 @@ _IS_CJK = re.compile(f"[{_CJK}]")
 _stemmer_lock = Lock()
 
 
-@lru_cache(maxsize=1)
-def _stemmer() -> Any:
+@lru_cache(maxsize=2)
+def _stemmer(language: str) -> Any:
     import snowballstemmer
 
-    return snowballstemmer.stemmer("english")
+    return snowballstemmer.stemmer(language)
 
 
 @lru_cache(maxsize=65_536)
 def stem(word: str) -> str:
-    """The Snowball English stem of a lower-case word; words in other scripts stay as they are."""
-    if not word.isascii() or not word.isalpha():
+    """The Snowball stem of a lower-case word, English for ASCII letters, Russian for Cyrillic; others stay."""
+    if not word.isalpha() or not (word.isascii() or "\u0400" <= word[0] <= "\u04ff"):
         return word
     with _stemmer_lock:  # the stemmer keeps the word it works on in itself
-        return str(_stemmer().stemWord(word))
+        return str(_stemmer("english" if word.isascii() else "russian").stemWord(word))
 
 
 def words(text: str) -> list[str]:

@@ -96,17 +96,27 @@ class Linker:
     # --- kinds of directive
 
     def _exact(self, term: str, start: int, end: int) -> TextFragment | None:
+        """The whole quote as one term; with words of its own block around it where it recurs.
+
+        A whole block that recurs needs none: the first place says the same words. Words of the blocks around are only
+        used for a short quote, since the page may show between two blocks what extraction left out.
+        """
+        text = self._page.text
         if len(term) >= MIN_ALONE and self._count(term) == 1:
             return TextFragment(term)
-        text = self._page.text
-        before = _words_of(text[max(0, start - 200) : start].rsplit("\n", 1)[-1])
-        after = _words_of(text[end : end + 200].split("\n", 1)[0])
-        if not before:  # the term opens its block: the end of the block before is its context
-            before = _words_of(text[max(0, start - 200) : start].rstrip().rsplit("\n", 1)[-1])
-        if not after:
-            after = _words_of(text[end : end + 200].lstrip().split("\n", 1)[0])
+        before = text[max(0, start - 200) : start]
+        after = text[end : end + 200]
+        near = self._with_context(term, before.rsplit("\n", 1)[-1], after.split("\n", 1)[0])
+        if near is not None:
+            return near
+        if len(term) >= MIN_ALONE:
+            return TextFragment(term)
+        return self._with_context(term, before.rstrip().rsplit("\n", 1)[-1], after.lstrip().split("\n", 1)[0])
+
+    def _with_context(self, term: str, before: str, after: str) -> TextFragment | None:
+        left, right = _words_of(before), _words_of(after)
         for words in range(1, MOST_CONTEXT + 1):
-            prefix, suffix = _last_words(before, words), _first_words(after, words)
+            prefix, suffix = _last_words(left, words), _first_words(right, words)
             for a, b in ((prefix, ""), ("", suffix), (prefix, suffix)):
                 if (a or b) and self._count(term, a, b) == 1:
                     return TextFragment(term, prefix=a, suffix=b)
@@ -220,7 +230,7 @@ class _Words:
 def _words_of(text: str) -> _Words:
     """The words of a text; of Han and kana every two characters count as one."""
     spans: list[tuple[int, int]] = []
-    for match in _WORD.finditer(text):
+    for match in re.finditer(r"\w+(?:[.,'’]\w+)*", text):  # 51.5 is one word to the browser
         if _CJK.search(match[0]):
             spans += [(i, min(i + 2, match.end())) for i in range(match.start(), match.end(), 2)]
         else:

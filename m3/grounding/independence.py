@@ -15,7 +15,7 @@ from m3.words import words
 SHINGLE = 5  # words
 COPY_SHARE = 0.5  # of the shorter page's shingles that stand in the other: what two own texts on one event never reach
 LEAST_SHINGLES = 30  # a shorter text is too little to call a copy
-SAME_THING = 0.7  # share of a passage's and a claim's words that must agree for their figures to be of one thing
+SAME_THING = 0.7  # share of a sentence's words that the claim must have, which itself must be there whole
 
 
 def origins(pages: Mapping[int, str | Page]) -> tuple[tuple[int, ...], ...]:
@@ -65,11 +65,12 @@ class Disagreement:
 def disagreements(report: GroundingReport, pages: Mapping[int, str | Page]) -> tuple[Disagreement, ...]:
     """Figures of the report's matched statements for which another cited page has a different one.
 
-    Only where a single sentence there holds nearly all the claim's words and a figure of the same unit, and the
+    Only where a single sentence there holds all the claim's words and a figure of the same unit, and the
     claim's figure stands nowhere on that page: better to miss a disagreement than to invent one.
     """
     cited = sorted({c.source for c in report.checks if c.source is not None and c.source in pages})
-    found = []
+    found: list[Disagreement] = []
+    seen: set[frozenset[tuple[int, str]]] = set()
     for check in report.checks:
         if check.verdict != "matched" or check.source not in pages or not check.passages:
             continue
@@ -86,7 +87,10 @@ def disagreements(report: GroundingReport, pages: Mapping[int, str | Page]) -> t
                     check.passages[0].quote,
                     _date(pages[check.source or 0]),
                 )
-                found.append(Disagreement(check.claim, (mine, *others)))
+                pair = frozenset((f.source, f.value) for f in (mine, *others))
+                if pair not in seen:
+                    found.append(Disagreement(check.claim, (mine, *others)))
+                seen.add(pair)
                 break
     return tuple(found)
 
@@ -106,7 +110,7 @@ def _other_figure(
     unit = _unit_after(claim, number)
     years = {v for n in _years(index_page(claim)) for v in n.values}
     for i, stems in enumerate(index.stems):
-        if len(wanted & stems) < SAME_THING * len(wanted) or len(wanted & stems) < SAME_THING * len(stems):
+        if not wanted <= stems or len(wanted) < SAME_THING * len(stems):
             continue
         start, _ = index.spans[i]
         theirs = {v for n in index.numbers[i] if n.year for v in n.values}

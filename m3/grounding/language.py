@@ -6,8 +6,6 @@ import re
 import unicodedata
 from collections import Counter
 from functools import lru_cache
-from threading import Lock
-from typing import Any
 
 from m3.words import stem, words
 
@@ -60,25 +58,18 @@ _FUNCTION_WORDS = frozenset(
     и в во на не с со что как это по из к у за от для его её их он она они был была было были же но а о об при до или
     который которая которые также""".split()
 )
-_lock = Lock()
 
 
-@lru_cache(maxsize=1)
-def _russian() -> Any:
-    import snowballstemmer
-
-    return snowballstemmer.stemmer("russian")
+def _stem(word: str) -> str:
+    """The word's stem, after its accents are folded where its letters are Latin."""
+    if word.isascii() or "\u0400" <= word[0] <= "\u04ff":
+        return stem(word)
+    return stem(_folded(word))
 
 
 @lru_cache(maxsize=65_536)
-def _stem(word: str) -> str:
-    if word.isascii():
-        return stem(word)
-    if "\u0400" <= word[0] <= "\u04ff":
-        with _lock:
-            return str(_russian().stemWord(word))
-    folded = unicodedata.normalize("NFKD", word)
-    return stem("".join(c for c in folded if not unicodedata.combining(c)))
+def _folded(word: str) -> str:
+    return "".join(c for c in unicodedata.normalize("NFKD", word) if not unicodedata.combining(c))
 
 
 # Fewer than m3.words leaves out: in a claim "most", "between" or "no" carry nothing, "compare" and "difference" do.

@@ -33,7 +33,8 @@ def names_in(claim: str, language: str = "en") -> list[str]:
     found = []
     for number, token in enumerate(tokens):
         word = token[0].strip(".'’-&")
-        inner = any(c.isupper() for c in word[1:])
+        # Capitals inside or digits tell a name anywhere; a word that opens a sentence may be any word.
+        inner = any(c.isupper() for c in word[1:]) or any(c.isdigit() for c in word)
         before = claim[: token.start()].rstrip("\"'“‘«([ \t")
         opens = number == 0 or before[-1:] in (".", "!", "?", ":", ";", "")
         if not inner and (not word[:1].isupper() or opens or language in _CAPITALS_ARE_NO_SIGN):
@@ -41,6 +42,15 @@ def names_in(claim: str, language: str = "en") -> list[str]:
         if fold(word) not in _NOT_NAMES and len(word) > 1:
             found.append(re.sub(r"['’]s$", "", word))
     return list(dict.fromkeys(found))
+
+
+def opening_name(claim: str) -> str:
+    """The word that opens a claim, where it may be a name: no function word, adverb, participle or plural; else ""."""
+    first = _TOKEN.search(claim)
+    word = first[0].strip(".'’-&") if first else ""
+    word = re.sub(r"['’]s$", "", word)
+    common = len(word) < 4 or not content_words(word) or re.search(r"(?:ly|ing|ed|s|tion|ment|ity|ness)$", word)
+    return "" if common or not word[:1].isupper() or not word.isascii() else word
 
 
 def page_forms(texts: Iterable[str]) -> frozenset[str]:

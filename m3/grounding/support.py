@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from m3.grounding.index import NEIGHBOUR, PageIndex, Rarity
 from m3.grounding.language import DECIMAL_COMMA, content_words
-from m3.grounding.names import is_known, names_in, page_forms
+from m3.grounding.names import is_known, names_in, opening_name, page_forms
 from m3.grounding.numbers import Number, numbers_in, same_number, stands_among
 from m3.grounding.opposites import is_negated, opposite_words
 from m3.grounding.quotations import quotations_in
@@ -31,6 +31,8 @@ class Thresholds:
 
 THRESHOLDS = Thresholds()
 NUMBER_WEIGHT = 2.0  # a number counts as two words in the coverage
+ABOUT_IT = 0.5  # share of the claim's words that a further passage must hold for its figures to count
+FOREIGN_RUN = 5  # words in a row that no passage holds are a part of the sentence of their own
 ALSO_SHOWN = 0.5  # a sentence that adds nothing new is shown too when it scores this share of the main one
 
 
@@ -67,10 +69,15 @@ def read_claim(text: str, language: str, context: str = "") -> ClaimTerms:
 
 @dataclass
 class Support:
-    """What a page has for a claim. `sentences`: of the page, the main one first; `quoted`: spans of quotations."""
+    """What a page has for a claim.
+
+    sentences: of the page that cover it, the main one first; also: further ones worth showing; quoted: spans of
+    quotations.
+    """
 
     coverage: float = 0.0
     sentences: list[int] = field(default_factory=list)
+    also: list[int] = field(default_factory=list)
     quoted: list[tuple[int, int]] = field(default_factory=list)
     covered: frozenset[str] = frozenset()
     covered_numbers: frozenset[int] = frozenset()  # positions in claim.numbers
@@ -102,9 +109,18 @@ def find_support(claim: ClaimTerms, page: PageIndex, rarity: Rarity, thresholds:
     ranked = rank_sentences(claim, page, rarity)
     support = Support(sentences=_cover(claim, page, rarity, ranked, thresholds.max_passages))
     chosen = support.sentences
+    support.also = _also(ranked, chosen, thresholds.max_passages)
     support.covered = claim.stems & frozenset().union(page.head, *(page.stems[i] for i in chosen))
     near = [n for i in chosen for n in page.numbers[i]] + page.head_numbers
     support.covered_numbers = frozenset(k for k, n in enumerate(claim.numbers) if stands_among(n, near))
+    # A figure stands with the rest of the claim, not in some other sentence that was taken for its sake; a year may
+    # well stand apart, in a dateline.
+    speaking = [i for i in chosen if i == chosen[0] or len(claim.stems & page.stems[i]) >= ABOUT_IT * len(claim.stems)]
+    with_words = [n for i in speaking for n in page.numbers[i]] + page.head_numbers
+    figures = [claim.numbers[k] for k in sorted(support.covered_numbers) if not claim.numbers[k].year]
+    apart = [figure.text for figure in figures if not stands_among(figure, with_words)]
+    if apart:
+        support.flags.append(f"the page has {', '.join(apart)} only with other words")
     for quotation in claim.quotations:
         span = page.normal.find(quotation)
         if span is None:
@@ -153,10 +169,15 @@ def _cover(
         chosen.append(best)
         words.update(claim.stems & page.stems[best])
         figures.update(figures_of[best])
-    if chosen:
-        also = [i for score, i in ranked if score >= ALSO_SHOWN * ranked[0][0] and i not in chosen]
-        chosen += also[: most - len(chosen)]
     return chosen
+
+
+def _also(ranked: Sequence[tuple[float, int]], chosen: Sequence[int], most: int) -> list[int]:
+    """Sentences that add nothing new but say nearly as much: shown as well, never counted."""
+    if not chosen:
+        return []
+    also = [i for score, i in ranked if score >= ALSO_SHOWN * ranked[0][0] and i not in chosen]
+    return also[: max(0, most - len(chosen))]
 
 
 def _judge(
@@ -189,6 +210,12 @@ def _judge(
     if claim.negated != is_negated(main):
         where = "claim" if claim.negated else "page"
         support.flags.append(f"only the {where} has a negation")
+    opening = opening_name(claim.text)
+    if opening and not any(is_known(opening, page.forms, page.all_stems) for page in pages):
+        support.flags.append(f"not on the page: {opening}")
+    run = _longest_missing_run(claim, support.covered)
+    if len(run) >= FOREIGN_RUN:
+        support.flags.append("a whole part is not in the passages: " + " ".join(run[:8]))
     forms = frozenset().union(*(page.stems[i] for page, i in chosen))
     opposite = opposite_words(claim.text, passages, claim.stems, forms)
     if opposite:
@@ -205,6 +232,19 @@ def _names_elsewhere(
     forms = page_forms([*(page.sentence(i) for page, i in chosen), *(f"{page.title} {page.address}" for page in pages)])
     stems = frozenset().union(*(page.stems[i] for page, i in chosen), *(page.head for page in pages))
     return [name for name in known if not is_known(name, forms, stems)]
+
+
+def _longest_missing_run(claim: ClaimTerms, covered: frozenset[str]) -> list[str]:
+    """The longest run of content words of the claim, as written, of which no passage holds one."""
+    best: list[str] = []
+    run: list[str] = []
+    for word in claim.text.split():
+        stems = content_words(word)
+        if not stems:
+            continue
+        run = [] if any(stem in covered for stem in stems) else [*run, word]
+        best = run if len(run) > len(best) else best
+    return best
 
 
 def _as_written(claim: ClaimTerms, stems: frozenset[str]) -> list[str]:
@@ -253,6 +293,6 @@ def why_of(claim: ClaimTerms, support: Support, verdict: Verdict, page_words: in
 
 def passages_of(support: Support, page: PageIndex) -> list[tuple[int, int]]:
     """The spans to show, the main sentence first; a quotation that stands in none of them comes second."""
-    spans = [page.spans[i] for i in support.sentences]
+    spans = [page.spans[i] for i in (*support.sentences, *support.also)]
     apart = [(a, b) for a, b in support.quoted if not any(start <= a and b <= end for start, end in spans)]
     return list(dict.fromkeys([*spans[:1], *apart, *spans[1:]]))
