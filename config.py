@@ -673,8 +673,9 @@ def _forms(secret: str) -> set[str]:
 
 def redact(text: str) -> str:
     """Replace every secret that any loaded configuration held, in each of its forms, and whatever looks like a key."""
-    for pattern in _secrets.values():
-        text = pattern.sub("[redacted]", text)
+    # Longer secrets first: one that is part of another must not leave the rest of it standing.
+    for secret in sorted(_secrets, key=len, reverse=True):
+        text = _secrets[secret].sub("[redacted]", text)
     return _KEY_SHAPES.sub("[redacted]", text)
 
 

@@ -82,12 +82,8 @@ class ToolSuite:
         if added is not None and added.handler is not None:
             handler = added.handler
             return neutralise(self.perform(f"tool {name}", dict(args), str, lambda: handler(args, self), control))
-        handlers: dict[str, Callable[[Mapping[str, Any], RunControl], str]] = {
-            "search": self._search,
-            "fetch": self._fetch,
-            "extract": self._extract,
-        }
-        return handlers[name](args, control)
+        run: Callable[[Mapping[str, Any], RunControl], str] = getattr(self, f"_{name}")
+        return run(args, control)
 
     def _search(self, args: Mapping[str, Any], control: RunControl) -> str:
         query = args["query"]

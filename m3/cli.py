@@ -27,7 +27,7 @@ from m3.records import (
     TraceError,
 )
 from m3.sessions import StoreResult
-from m3.words import safe_line
+from m3.untrusted import safe_line
 
 if TYPE_CHECKING:
     from m3.journal import Journal

@@ -16,7 +16,8 @@ from m3.grounding import rank_passages
 from m3.pdf import read_pdf
 from m3.plain_text import csv_page, markdown_page
 from m3.records import FetchedPage, Page, RunControl, SearchOutcome, SearchResult, page_from_parts
-from m3.words import safe_line, terms
+from m3.untrusted import safe_line
+from m3.words import terms
 
 MAX_BYTES = 20_000_000  # a larger file is left out and named
 INDEX_SHARE = 0.5  # of what the run has left may go into reading changed files

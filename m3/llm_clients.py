@@ -26,7 +26,7 @@ from m3.mock_llm import MockLLMClient
 from m3.pacing import ModelFacts, facts_of
 from m3.prompts import is_react_prompt
 from m3.records import Completion, LLMError, Message, RunControl, Usage
-from m3.words import safe_line
+from m3.untrusted import safe_line
 from m3.worker import DeadlineReached, call_within
 
 __all__ = [

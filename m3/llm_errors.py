@@ -15,7 +15,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any, Literal, TypeAlias
 
 from m3.records import Usage
-from m3.words import safe_line
+from m3.untrusted import safe_line
 
 FaultKind: TypeAlias = Literal[
     "auth", "permission", "not_found", "billing",  # fatal: nothing but a person can mend it

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from m3.recall import CANDIDATES, length_weight, ranking_stems, related
 from m3.records import RunControl
 from m3.sessions import PastResearch, StoreResult, from_json, question_stems, session_of, to_json
-from m3.words import safe_line
+from m3.untrusted import safe_line
 
 if TYPE_CHECKING:
     import sqlite3

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from config import ConfigError
 from m3.sessions import PastResearch
-from m3.words import safe_line
+from m3.untrusted import safe_line
 
 USAGE = '--memory takes: list | search "…" | show ID | forget ID | forget --all | reindex | stats'
 LISTED = 50

@@ -13,7 +13,7 @@ from m3.grounding.repair import Change, change_line
 from m3.grounding.tags import TAG, tag_numbers
 from m3.grounding.verify import NOTE, GroundingReport
 from m3.records import Check, FetchedPage, LedgerEntry, Passage, Source, Step, Usage
-from m3.words import safe_line
+from m3.untrusted import safe_line
 
 Outcome: TypeAlias = Literal["answered", "partial", "abstained", "failed"]
 EXIT_CODES: dict[Outcome, int] = {"answered": 0, "partial": 3, "abstained": 4, "failed": 1}

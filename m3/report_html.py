@@ -19,7 +19,7 @@ from m3.grounding.tags import TAG, tag_numbers
 from m3.grounding.verify import NOTE, Statement
 from m3.records import Check, Passage, Source
 from m3.report import VERDICT_WORDS, FinalOutput
-from m3.words import safe_line
+from m3.untrusted import safe_line
 
 CONTEXT = 280  # characters of stored text shown before and after a passage
 MOST_PASSAGES = 3

@@ -25,8 +25,8 @@ from m3.address_guard import Address, AddressGuard, Refused, WebTarget, parse_ur
 from m3.inflate import PIECE, EncodingError, codings_of, inflate
 from m3.records import FetchKind, RunControl
 from m3.sniff import HEAD_BYTES, MediaKind, media_kind
+from m3.untrusted import safe_line
 from m3.watchdog import Watchdog
-from m3.words import safe_line
 
 SockAddr: TypeAlias = tuple[Any, ...]
 Resolver: TypeAlias = Callable[..., Sequence[tuple[Any, ...]]]

@@ -19,8 +19,8 @@ from m3.api_calls import ApiReply, CallFailedError, call_api, run_within
 from m3.dates import iso_date
 from m3.records import RunControl, SearchOutcome, SearchResult, SearchStatus
 from m3.search_filters import Query, SearchFilters, shorten
+from m3.untrusted import safe_line
 from m3.urls import host_of, is_web_url
-from m3.words import safe_line
 
 ENGINE_SECONDS = 10.0  # for one engine's reply
 BACK_OFF_SECONDS = 1.0  # before the one retry, when the server names no time

@@ -14,7 +14,8 @@ from datetime import datetime, timezone
 from typing import Any
 
 import config
-from m3.words import STOP_WORDS, safe_line, stem, terms, words
+from m3.untrusted import safe_line
+from m3.words import STOP_WORDS, stem, terms, words
 
 SCHEMA_VERSION = 1
 MAX_BYTES = 64 * 1024  # of one session as stored

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
 from m3.records import Message
-from m3.words import estimate_tokens, safe_line
+from m3.untrusted import safe_line
+from m3.words import estimate_tokens
 
 TRIGGER_SHARE = 0.75  # of the budget: past it, old turns are condensed …
 TARGET_SHARE = 0.40  # … down to this

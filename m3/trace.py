@@ -23,7 +23,7 @@ from m3.codec import to_plain
 from m3.journal import SCHEMA_VERSION, Journal, read_journal
 from m3.records import Completion, Message, RunControl, SearchOutcome
 from m3.report import FinalOutput
-from m3.words import safe_line
+from m3.untrusted import safe_line
 
 
 def part_of(path: str | Path) -> Path:

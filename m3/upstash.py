@@ -15,7 +15,7 @@ from typing import Any, TypeAlias, TypeVar
 from urllib.parse import urlsplit
 
 from m3.records import RunControl
-from m3.words import safe_line
+from m3.untrusted import safe_line
 
 Command: TypeAlias = list[str | int | float]
 T = TypeVar("T")

@@ -66,10 +66,3 @@ def estimate_tokens(text: str) -> int:
     Han character bring the estimate to 0.75 a character, which is what tokenizers need.
     """
     return (len(text.encode("utf-8", "replace")) + 3) // 4
-
-
-def safe_line(text: str, limit: int = 300) -> str:
-    """A foreign string on one line for a terminal or a log: no control characters, no escapes, bounded."""
-    clean = "".join(c if c.isprintable() else " " for c in text[: limit * 4])
-    clean = " ".join(clean.split())
-    return clean if len(clean) <= limit else clean[: limit - 1] + "…"

@@ -63,7 +63,8 @@ def extract_bounded(html: bytes | str, url: str) -> Page:
 
 def burden(html: str) -> Burden:
     """How heavy a page is on a parser, told from its tags alone in linear time."""
-    if any(tag.count("=") > MAX_ATTRIBUTES for tag in _LONG_TAG.findall(html)):
+    # Bare attributes count like those with a value.
+    if any(max(tag.count("="), len(tag.split())) > MAX_ATTRIBUTES for tag in _LONG_TAG.findall(html)):
         return "hopeless"
     large = len(html) > ORDINARY_CHARS
     open_tags: dict[str, int] = {}
