@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from config import Config, load_config
-from m3.react_parser import TOOLS, ParsedStep, Tool, parse_thought_action
 from m3.records import (
     ActionEvent,
     Completion,
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
     from m3.journal import Journal
     from m3.llm_clients import AnthropicLLMClient, GroqLLMClient, LLMClient, OpenAILLMClient
     from m3.mock_llm import MockLLMClient
+    from m3.react_parser import ParsedStep, Tool, parse_thought_action
     from m3.report import FinalOutput
     from m3.search import WebSearchTool
     from memory_integration import ResearchStore
@@ -69,6 +69,7 @@ _LAZY = {
     "LLMClient": "m3.llm_clients",
     "MockLLMClient": "m3.mock_llm",
     "OpenAILLMClient": "m3.llm_clients",
+    "parse_thought_action": "m3.react_parser",
 }
 
 CORRECTIONS = 2  # re-prompts for one unreadable turn
@@ -174,6 +175,7 @@ def _begin(
     from m3.asking import Asking
     from m3.budget import TokenBudget, time_reserve
     from m3.provenance import Provenance
+    from m3.react_parser import TOOLS
     from m3.run_memory import recalled
     from memory_integration import ShortTermMemory, build_memory
     from tools import ToolSuite, build_tools
@@ -303,6 +305,7 @@ def _model_failed(state: RunState, run: Run, problem: LLMError) -> RunState:
 
 def _decide(state: RunState, run: Run) -> ParsedStep:
     from m3.prompts import correction
+    from m3.react_parser import parse_thought_action
 
     for attempt in range(CORRECTIONS + 1):
         reply = _ask_for_turn(state, run)
@@ -331,6 +334,8 @@ def _ask_for_turn(state: RunState, run: Run) -> Completion:
 def _default_action(state: RunState) -> ParsedStep:
     """What is done when the model does not say: search the question, the second time as plain words."""
     import re
+
+    from m3.react_parser import ParsedStep
 
     query = state.query
     if state.unreadable_turns > 1:

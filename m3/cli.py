@@ -26,12 +26,12 @@ from m3.records import (
     ThoughtEvent,
     TraceError,
 )
-from m3.sessions import StoreResult
 from m3.untrusted import safe_line
 
 if TYPE_CHECKING:
     from m3.journal import Journal
     from m3.report import FinalOutput
+    from m3.sessions import StoreResult
 
 USAGE_ERROR = 2
 EXIT_HELP = """exit codes: 0 answered, 3 partial (a limit or a fault ended it), 4 nothing supports an answer,
@@ -152,6 +152,8 @@ class NoMemory:
     """The long-term memory of a replay: it recalls nothing and keeps nothing."""
 
     def store_research(self, output: FinalOutput, *, control: RunControl | None = None) -> StoreResult:
+        from m3.sessions import StoreResult
+
         return StoreResult(False, "a replay is not remembered", skipped=True)
 
     def retrieve_related(self, query: str, limit: int = 3, *, control: RunControl | None = None) -> tuple[()]:

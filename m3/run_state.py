@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from m3.react_parser import ParsedStep
 from m3.records import EventHook, RunControl, Step
 
 if TYPE_CHECKING:
@@ -15,6 +14,7 @@ if TYPE_CHECKING:
     from m3.grounding.repair import Change
     from m3.journal import Journal
     from m3.llm_clients import LLMClient
+    from m3.react_parser import ParsedStep
     from m3.short_term import ShortTermMemory
     from tools import ToolSuite
 
