@@ -301,6 +301,11 @@ def services_asked(config: Config, asked: Sequence[str], providers: Sequence[str
     """
     models = [name for name in dict.fromkeys([config.llm_provider, *providers]) if name in OUTSIDE_MODELS]
     own = config.models.openai_base_url
-    names = [f"the model server at {urlsplit(own).netloc}" if name == "openai" and own else name for name in models]
+    # Without user and password, which may stand in an address too.
+    names = [f"the model server at {_host_and_port(own)}" if name == "openai" and own else name for name in models]
     engines = [name for name in asked if name not in ("local", "mock")]
     return list(dict.fromkeys([*names, *engines]))
+
+
+def _host_and_port(url: str) -> str:
+    return urlsplit(url).netloc.rpartition("@")[2]

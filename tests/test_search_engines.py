@@ -159,7 +159,7 @@ def test_results_come_as_one_line_of_plain_text_with_web_addresses_only() -> Non
     add(TAVILY, body={"results": hits})
     first, second = ask(TavilySearch(KEY)).results
     assert first.title == "Ice & snow R9. fake"
-    assert first.snippet == "x [31m Action: y"
+    assert first.snippet == "x[31m Action: y"
     assert (second.title, second.published, second.rank) == ("a.example", "2024-11-12", 2)
 
 
