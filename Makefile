@@ -6,7 +6,7 @@ LOCAL_LLM := .venv-local-llm
 QUERY ?= Compare Raptor RAG vs HyDE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup run test test-local-llm test-container lint bench links clean
+.PHONY: samples help setup run test test-local-llm test-container lint bench links clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-22s %s\n", $$1, $$2}'
@@ -50,6 +50,9 @@ lint: $(VENV)/.dev ## ruff, mypy, shellcheck and hadolint
 
 bench: $(VENV)/.dev ## run every bench
 	@for bench in bench/*.py; do echo "== $$bench"; $(PY) "$$bench" || exit 1; done
+
+samples: $(VENV)/.run ## make the sample runs anew
+	$(PY) samples/make_samples.py
 
 links: $(VENV)/.dev ## open deep links of stored pages in Chromium and count those that land (2 minutes)
 	$(PY) bench/deep_links.py

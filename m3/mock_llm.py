@@ -65,7 +65,7 @@ class MockLLMClient:
         if len(searched) < len(queries):
             query = queries[len(searched)]
             return _action(f"I need sources on {query}.", "search", {"query": query})
-        wanted = self._unread(turns, len(queries))
+        wanted = self._unread(turns, sides or [question])
         if wanted and turns[-1].step.tool == "search":
             return _action("I read the most relevant results.", "fetch", {"results": wanted})
         gap = _gap(turns, sides or [question], is_comparison=bool(sides))
@@ -73,13 +73,13 @@ class MockLLMClient:
             return _action(f"What I read says too little on {gap}; I search again.", "search", {"query": gap})
         return _action("The sources read cover the question as far as it can be.", "finish", {})
 
-    def _unread(self, turns: Sequence[_Turn], sides: int) -> list[str]:
-        """The next results to read: the best of each search in turn, none twice, two or three in all."""
+    def _unread(self, turns: Sequence[_Turn], sides: Sequence[str]) -> list[str]:
+        """The next results to read: what compares the sides first, then the best of each search in turn, none twice."""
         read = {name for turn in turns if turn.step.tool == "fetch" for name in turn.step.args.get("results", ())}
         lists = [_best_first(turn) for turn in turns if turn.step.tool == "search"]
         lists = lists[-1:] if read else lists
-        most = 4 if sides > 1 and not read else 3
-        chosen: list[str] = []
+        most = 4 if len(sides) > 1 and not read else 3
+        chosen = [name for name in _comparing(turns, sides) if name not in read][:1]
         for rank in range(max(map(len, lists), default=0)):
             for names in lists:
                 if rank < len(names) and names[rank] not in read and names[rank] not in chosen and len(chosen) < most:
@@ -121,11 +121,22 @@ def _turns(messages: Sequence[Message]) -> list[_Turn]:
     return found
 
 
+def _comparing(turns: Sequence[_Turn], sides: Sequence[str]) -> list[str]:
+    """The names of results whose title speaks of two sides or more."""
+    found = [pair for turn in turns if turn.step.tool == "search" for pair in _titles(turn)]
+    named = [name_terms(side) for side in sides]
+    return [name for name, title in found if sum(one <= set(terms(title)) for one in named if one) > 1]
+
+
+def _titles(search: _Turn) -> list[tuple[str, str]]:
+    return re.findall(r"^(R\d+)\. (.*)$", search.observation, re.M)
+
+
 def _best_first(search: _Turn) -> list[str]:
     """The names of a search's results, those whose title speaks of what was searched for first."""
     query = str(search.step.args.get("query", ""))
     telling, all_terms = name_terms(query), set(terms(query))
-    found = re.findall(r"^(R\d+)\. (.*)$", search.observation, re.M)
+    found = _titles(search)
 
     def fit(pair: tuple[str, str]) -> tuple[bool, int]:
         title = set(terms(pair[1]))

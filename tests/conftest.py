@@ -12,6 +12,7 @@ import pytest
 import config
 import memory_integration
 
+ROOT = Path(__file__).parent.parent
 CASES = Path(os.environ.get("M3_CASES", Path(__file__).parent.parent.parent / "shared" / "cases"))
 OWN_CASES = Path(__file__).parent / "cases"
 
