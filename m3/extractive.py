@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from m3.comparison import sides_of
 from m3.grounding import split_sentences
 from m3.words import terms
 
@@ -18,66 +19,8 @@ MAX_SENTENCES = 9
 MIN_CHARACTERS, MAX_CHARACTERS = 30, 420
 # A sentence answers when it holds this share of the question's words, rarer words counting more.
 MIN_COVERAGE = 0.34
-
-_SEPARATORS = (
-    r"\s+(?:vs\.?|versus|gegenüber|против|contra)\s+",
-    r"\s+(?:with|to|and|or|mit|und|oder|con|y|avec|et|с|со|и|или)\s+|\s*[和与與跟]\s*",
-)
-_COMPARING = re.compile(
-    r"^\W*(?:please\s+)?(?:(?:compare|contrast|vergleiche|comparez|compara|сравни(?:те)?|比较|比較|对比)\s*(?:the\s+)?"
-    r"|(?:what(?:'s| is| are) the )?(?:main |key )?(?:differences?|similarities) between\s+"
-    r"|(?:was ist der |worin liegt der )?unterschied(?:e)? zwischen\s+"
-    r"|(?:в ч[её]м )?(?:разница|отличие) между\s+"
-    r"|(?:which|what)(?: one)? is (?:better|worse|\w+er)\b[,:]?\s*"
-    r"|should (?:i|we|one) (?:use|choose|take|buy|pick)\s+)",
-    re.I,
-)
-_HOW_DIFFER = re.compile(
-    r"^\W*(?:how|wie)\s+(?:do|does|is|are|unterscheide\w*)\s+(.+?)"
-    r"\s+(?:differ(?:ent)?(?:\s+from)?|sich(?: von)?)\s*(.*)$",
-    re.I,
-)
-_THAN = re.compile(
-    r"^\W*(?:is|are|do|does)\s+(.+?)\s+(?:(?:any|much|far)\s+)?"
-    r"(?:better|worse|\w+er|(?:more|less)\s+\w+)\s+than\s+(.+)$",
-    re.I,
-)
-_TAIL = re.compile(r"\s+(?:for|in terms of|regarding|when|as|für|для|pour|para)\s+.*$", re.I)
-_CJK_DIFFERENCE = re.compile(r"^(.+?)\s*[和与與跟]\s*(.+?)的?(?:区别|區別|差异|差異|不同|比较|比較)")
-
-
-def sides_of(question: str) -> tuple[list[str], str]:
-    """The things a question compares and the aspect it compares them in; no sides when it compares nothing.
-
-    "Compare Raptor RAG vs HyDE for long documents" -> (["Raptor RAG", "HyDE"], "for long documents").
-    """
-    text = question.strip().rstrip("?.!？。！ ")
-    cjk = _CJK_DIFFERENCE.match(text)
-    if cjk:
-        return [_bare(cjk[1]), _bare(cjk[2])], ""
-    than = _THAN.match(text)
-    if than:
-        return [_bare(than[1]), _bare(than[2])], ""
-    how = _HOW_DIFFER.match(text)
-    if how:
-        body = f"{how[1]} vs {how[2]}" if how[2] else how[1]
-    else:
-        start = _COMPARING.match(text)
-        if not start and not re.search(_SEPARATORS[0], text, re.I):
-            return [], ""
-        body = text[start.end() :] if start else text
-    tail = _TAIL.search(body)
-    aspect = tail.group().strip() if tail else ""
-    body = body[: tail.start()] if tail else body
-    body, colon, after = body.partition(":")
-    if colon and re.search(_SEPARATORS[0], after, re.I):
-        body, aspect = after, body.strip()
-    for separator in _SEPARATORS:
-        parts = [_bare(part) for part in re.split(rf"{separator}|,\s*(?:and\s+|und\s+)?", body, flags=re.I)]
-        parts = [part for part in parts if part]
-        if len(parts) >= 2:
-            return parts[:4], aspect
-    return [], ""
+# … and this share of what the best sentence holds: beside one that answers, one that shares a verb with it does not.
+MIN_OF_BEST = 0.6
 
 
 def name_terms(side: str) -> frozenset[str]:
@@ -93,13 +36,6 @@ def _naming_terms(side: str, candidates: Sequence[_Candidate]) -> frozenset[str]
     """What a sentence must hold to speak of a side: all its words, or the telling one where few sentences hold all."""
     whole = frozenset(terms(side))
     return whole if sum(whole <= c.terms for c in candidates) >= 3 else name_terms(side)
-
-
-def _bare(text: str) -> str:
-    text = re.sub(
-        r"^(?:compare|what is better|which is better|is)\b[,:]?\s*", "", text.strip(" \t,.:;?!'\"“”‘’"), flags=re.I
-    )
-    return re.sub(r"^(?:the|a|an|der|die|das)\s+", "", text, flags=re.I).strip(" \t,.:;'\"“”‘’")
 
 
 @dataclass(frozen=True)
@@ -125,10 +61,11 @@ class _Candidate:
 def extractive_summary(question: str, evidence: Sequence[Evidence], max_sentences: int = MAX_SENTENCES) -> str:
     """A cited Markdown report of whole sentences from the evidence; "" when nothing in it answers.
 
-    A comparison gets a paragraph on both sides, then one section a side. Deterministic.
+    A comparison gets a paragraph on both sides, then one section a side; a side of which nothing was found is named
+    as such. Deterministic.
     """
-    candidates = _candidates(evidence)
     sides, aspect = sides_of(question)
+    candidates = _candidates(evidence, terms(" / ".join(sides)))
     weight = _weights(candidates, question)
     if len(sides) < 2:
         chosen = _pick(candidates, frozenset(terms(question)), weight, max_sentences)
@@ -136,7 +73,7 @@ def extractive_summary(question: str, evidence: Sequence[Evidence], max_sentence
     side_terms = [_naming_terms(side, candidates) for side in sides]
     both = [c for c in candidates if all(one <= c.terms for one in side_terms)]
     lead = _pick(both, frozenset().union(*side_terms), weight, 2)
-    sections = []
+    sections, silent = [], []
     share = max(3, math.ceil((max_sentences - len(lead)) / len(sides)))
     for side, one in zip(sides, side_terms, strict=True):
         others = [other for other in side_terms if other is not one]
@@ -148,11 +85,20 @@ def extractive_summary(question: str, evidence: Sequence[Evidence], max_sentence
         picked = _pick(own, one, weight, share, by_title=True, aspect=frozenset(terms(aspect)))
         if picked:
             sections.append(f"## {side}\n\n" + "\n".join(f"- {_cited(c)}" for c in picked))
+        elif not lead:
+            silent.append(side)
     parts = [" ".join(_cited(c) for c in lead)] if lead else []
+    if sections and silent:
+        parts.append(f"The sources that were read do not say anything about {' or '.join(silent)}.")
     return "\n\n".join(parts + sections)
 
 
-def _candidates(evidence: Sequence[Evidence]) -> list[_Candidate]:
+def _candidates(evidence: Sequence[Evidence], names: Sequence[str]) -> list[_Candidate]:
+    """The statements of the evidence, each once. names: terms of the sides, which a sentence without spaces may hold.
+
+    Han and kana are cut into pairs, so that a name of one character is no term of a sentence that holds it.
+    """
+    single = [name for name in names if len(name) == 1 and not name.isascii()]
     found: list[_Candidate] = []
     seen: set[str] = set()
     for item in evidence:
@@ -164,7 +110,8 @@ def _candidates(evidence: Sequence[Evidence]) -> list[_Candidate]:
                 if key in seen or not _is_statement(text):
                     continue
                 seen.add(key)
-                found.append(_Candidate(text, item.number, frozenset(terms(text)), title, order=len(found)))
+                held = frozenset([*terms(text), *(name for name in single if name in text)])
+                found.append(_Candidate(text, item.number, held, title, order=len(found)))
     return found
 
 
@@ -199,13 +146,18 @@ def _pick(
     by_title: a source's title may name what its sentences speak of; aspect: words that make a sentence fit better.
     """
     total = sum(weight.get(word, 0.0) for word in wanted) or 1.0
-    scored = []
+    covered = []
     for c in pool:
         hits = wanted & (c.terms | (c.title_terms if by_title else frozenset()))
         coverage = sum(weight.get(word, 0.0) for word in hits) / total
-        in_text = sum(weight.get(word, 0.0) for word in wanted & c.terms) / total
-        if coverage < MIN_COVERAGE:
+        if coverage >= MIN_COVERAGE:
+            covered.append((coverage, c))
+    least = MIN_OF_BEST * max((coverage for coverage, _ in covered), default=0.0)
+    scored = []
+    for coverage, c in covered:
+        if coverage < least:
             continue
+        in_text = sum(weight.get(word, 0.0) for word in wanted & c.terms) / total
         substance = min(len(c.terms), 16) / 16
         opening = 0.5 if wanted & frozenset(terms(" ".join(c.text.split()[:3]))) else 0.0  # it is what is spoken of
         fit = len(aspect & c.terms) / len(aspect) if aspect else 0.0

@@ -7,7 +7,8 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from m3.extractive import Evidence, extractive_summary, name_terms, sides_of
+from m3.comparison import sides_of
+from m3.extractive import Evidence, extractive_summary, name_terms
 from m3.prompts import CONDENSE_MARK, NO_ANSWER, SYNTHESIS_MARK
 from m3.react_parser import ParsedStep, canonical_turn, parse_thought_action
 from m3.records import Completion, Message, RunControl, Usage
