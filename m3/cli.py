@@ -9,11 +9,11 @@ import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 import config
 from config import Config, ConfigError
-from m3.files import why_not_writable, write_atomic
+from m3.files import is_special, why_not_writable, write_atomic
 from m3.records import (
     ActionEvent,
     DivergedError,
@@ -34,6 +34,9 @@ if TYPE_CHECKING:
     from m3.sessions import StoreResult
 
 USAGE_ERROR = 2
+FILE_OPTIONS = (
+    "trace_out", "summary_out", "report_out", "bibtex", "csl", "resume", "replay", "show", "queries", "out_dir",
+)  # fmt: skip
 EXIT_HELP = """exit codes: 0 answered, 3 partial (a limit or a fault ended it), 4 nothing supports an answer,
 1 failed with nothing read, 2 wrong arguments or settings, 130/143 ended by a signal.
 Settings come from the environment and .env; see .env.example, or --check for what is in force."""
@@ -46,6 +49,9 @@ def main(
     build_memory: Callable[[Config], Any],
 ) -> int:
     """Run the command line. `run`, `build_llm` and `build_memory` are the driver's; returns the exit code."""
+    # A stream that the caller closed is None: what would go there goes nowhere, the run is worth its files.
+    sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  it lives as long as the process
+    sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
@@ -70,6 +76,9 @@ def _main(
     build_memory: Callable[[Config], Any],
 ) -> int:
     args = build_parser().parse_args(argv)
+    for option in FILE_OPTIONS:
+        if getattr(args, option) == "":
+            raise ConfigError(f"--{option.replace('_', '-')} is empty; give a value or leave it out")
     if args.show:
         from m3.trace import show
 
@@ -100,7 +109,7 @@ def _main(
         from m3.trace import part_of, trace_header
 
         header = trace_header(query, settings, model)
-        journal.path = part_of(args.trace_out)
+        journal.path = None if is_special(args.trace_out) else part_of(args.trace_out)
         journal.begin(header)
     control = RunControl()
     with _signals(control):
@@ -161,14 +170,28 @@ class NoMemory:
 
 
 def _check_outputs(args: argparse.Namespace) -> None:
-    for path in (args.trace_out, args.summary_out, args.report_out, args.bibtex, args.csl):
-        problem = why_not_writable(path) if path else None
+    seen: dict[str, str] = {}
+    for option in ("trace_out", "summary_out", "report_out", "bibtex", "csl"):
+        path, flag = getattr(args, option), f"--{option.replace('_', '-')}"
+        if not path:
+            continue
+        problem = why_not_writable(path)
         if problem:
             raise ConfigError(f"cannot write {path}: {problem}")
+        other = seen.setdefault(os.path.realpath(path), flag)
+        if other != flag and not is_special(path):
+            raise ConfigError(f"{other} and {flag} both name {path}; give each its own file")
+
+
+class _Parser(argparse.ArgumentParser):
+    """An argument parser whose faults are one line, as all others are."""
+
+    def error(self, message: str) -> NoReturn:
+        self.exit(USAGE_ERROR, f"error: {config.redact(safe_line(message, 600))}; --help lists the options\n")
 
 
 def build_parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="m3_react_agent.py",
         description="Research a question; get a short report in which every cited sentence can be checked.",
         epilog=EXIT_HELP,

@@ -259,7 +259,8 @@ class LocalDocuments:
         if self.skipped:
             shown = [f"{safe_line(name, 80)}: {why}" for name, why in list(self.skipped.items())[:3]]
             more = f" and {len(self.skipped) - 3} more" if len(self.skipped) > 3 else ""
-            notes.append(f"{len(self.skipped)} documents cannot be searched ({'; '.join(shown)}{more})")
+            what = "1 document" if len(self.skipped) == 1 else f"{len(self.skipped)} documents"
+            notes.append(f"{what} cannot be searched ({'; '.join(shown)}{more})")
         return "; ".join(notes)
 
     # --- keeping the index up to date -------------------------------------------------------------------

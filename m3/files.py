@@ -11,9 +11,14 @@ from pathlib import Path
 def write_atomic(path: str | Path, text: str) -> None:
     """Write `text` to `path` whole or not at all: temporary file, fsync, rename. Mode 0600.
 
+    A link is followed; what is no ordinary file (a device, a pipe, /dev/stdout) is written to, never replaced.
     Raises OSError; the old file, if any, is then untouched.
     """
-    target = Path(path)
+    if is_special(path):
+        with open(path, "w", encoding="utf-8", errors="backslashreplace", newline="\n") as stream:
+            stream.write(text)
+        return
+    target = Path(os.path.realpath(path))
     handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
     try:
         with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace", newline="\n") as file:
@@ -27,9 +32,17 @@ def write_atomic(path: str | Path, text: str) -> None:
         raise
 
 
+def is_special(path: str | Path) -> bool:
+    """True for what is there but neither a file nor a folder: a device, a pipe, a socket."""
+    target = Path(path)
+    return target.exists() and not target.is_file() and not target.is_dir()
+
+
 def why_not_writable(path: str | Path) -> str | None:
     """One sentence that says why a file could not be written there, or None. Leaves no trace."""
-    target = Path(path)
+    if is_special(path):
+        return None if os.access(path, os.W_OK) else f"{path} is not writable"
+    target = Path(os.path.realpath(path))
     if target.is_dir():
         return f"{target} is a folder; name a file"
     if not target.parent.is_dir():

@@ -54,7 +54,7 @@ def read_pdf(data: bytes, url: str, *, control: RunControl | None = None, limits
     if found["truncated"]:
         notes.append(f"only the first {read} of {total} pages were read")
     page = page_from_parts(
-        url, parts, title=found["title"] or _first_line(parts), author=found["author"], modified=found["date"],
+        url, parts, title=found["title"] or _opening(parts), author=found["author"], modified=found["date"],
         kind="pdf", notes=tuple(notes),
     )  # fmt: skip
     if not page.text.strip():
@@ -63,8 +63,13 @@ def read_pdf(data: bytes, url: str, *, control: RunControl | None = None, limits
     return FetchedPage(url, "ok", page, final_url=url, seconds=seconds, truncated=found["truncated"])
 
 
-def _first_line(parts: list[Part]) -> str:
-    return parts[0][1][:200] if parts else ""
+MAX_OPENING = 100  # characters
+
+
+def _opening(parts: list[Part]) -> str:
+    """How the text begins, for a document without a title: its first sentence, cut at a word."""
+    first = re.split(r"(?<=[.!?。])\s", parts[0][1], maxsplit=1)[0] if parts else ""
+    return first if len(first) <= MAX_OPENING else first[:MAX_OPENING].rsplit(" ", 1)[0] + " …"
 
 
 # --- the child's side ------------------------------------------------------------------------------------

@@ -157,7 +157,8 @@ class FinalOutput:
         found += [f"Removed ({c.why}): {c.before}" for c in self.changes if c.kind == "removed"]
         if origins_line(self.origins):
             found.append(f"{origins_line(self.origins)}.")
-        return found
+        searched = (e for e in self.ledger if e.kind == "search" and e.status in ("ok", "no_results") and e.detail)
+        return [*found, *dict.fromkeys(f"Search: {e.detail}." for e in searched)]
 
     def marked_summary(self) -> str:
         """The summary with a mark where something is wrong: `[Source 2 ?]`, `[no source]`; matched ones have none."""

@@ -169,3 +169,51 @@ def test_sigterm_during_a_run_prints_the_partial_report_and_exits_143(tmp_path: 
     out, _ = process.communicate(timeout=8)
     assert process.returncode == 143
     assert "stop_reason: interrupted" in out and "outcome: partial" in out
+
+
+def test_a_device_is_written_to_and_stays_a_device(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = subprocess.Popen(["cat", str(pipe)], stdout=subprocess.PIPE, text=True)
+    done = run(QUESTION, "--quiet", "--summary-out", str(pipe), "--trace-out", "/dev/stdout")
+    seen, _ = reader.communicate(timeout=30)
+    assert done.returncode == 0, done.stderr
+    assert stat.S_ISFIFO(pipe.stat().st_mode) and seen.startswith(f"# {QUESTION}")
+    assert '"outcome": "answered"' in done.stdout and not Path("/dev/stdout.part").exists()
+
+
+def test_a_link_is_followed_and_stays_a_link(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    link = tmp_path / "report.md"
+    link.symlink_to(tmp_path / "real" / "report.md")
+    assert run(QUESTION, "--quiet", "--summary-out", str(link)).returncode == 0
+    assert link.is_symlink() and (tmp_path / "real" / "report.md").read_text().startswith("# ")
+
+
+@pytest.mark.parametrize(
+    "args, words",
+    [
+        (("--foo", "x"), "unrecognized arguments: --foo"),
+        (("--memory",), "--memory: expected at least one argument"),
+        (("--trace-out", "", "x"), "--trace-out is empty"),
+        (("--resume", ""), "--resume is empty"),
+        (("--trace-out", "one", "--summary-out", "./one", "x"), "--trace-out and --summary-out both name"),
+    ],
+)
+def test_a_wrong_option_is_one_line_that_names_it(args: tuple[str, ...], words: str, tmp_path: Path) -> None:
+    done = run(*args, cwd=tmp_path)
+    assert done.returncode == 2 and words in done.stderr
+    assert len(done.stderr.splitlines()) == 1 and done.stderr.startswith("error: ") and not done.stdout
+
+
+@pytest.mark.parametrize("closed", [1, 2])
+def test_a_closed_stream_costs_neither_the_run_nor_the_other_stream(closed: int, tmp_path: Path) -> None:
+    report = tmp_path / "report.md"
+    script = f'exec "$0" "$1" --quiet --summary-out "$2" "{QUESTION}" {closed}>&-'
+    done = subprocess.run(
+        ["sh", "-c", script, sys.executable, str(ROOT / "m3_react_agent.py"), str(report)],
+        capture_output=True, text=True, timeout=60, env={**os.environ, "MEMORY_BACKEND": "none"},
+    )  # fmt: skip
+    assert done.returncode == 0 and "Traceback" not in done.stderr
+    assert report.read_text().startswith(f"# {QUESTION}")
+    assert done.stdout.startswith(f"# {QUESTION}") == (closed != 1)

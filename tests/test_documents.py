@@ -482,3 +482,14 @@ def test_a_document_that_the_deadline_cut_short_is_tried_again(folder: Path, mon
     assert LocalDocuments(folder).search("glacier", control=control).status == "timeout"
     monkeypatch.setitem(documents.READERS, ".md", plain)
     assert names_of(LocalDocuments(folder).search("glacier")) == ["papers/ice.md"]
+
+
+def test_a_document_that_cannot_be_searched_is_named_in_the_report(tmp_path: Path) -> None:
+    from config import load_config
+    from m3_react_agent import run_react_loop
+
+    (tmp_path / "kayak.md").write_text("# Kayaks\n\nA kayak is a narrow boat with a closed deck.\n")
+    (tmp_path / "cut.pdf").write_bytes(b"%PDF-1.4 and nothing more")
+    output = run_react_loop("What is a kayak?", config=load_config({"DOCS_DIR": str(tmp_path)}))
+    assert output.outcome == "answered"
+    assert "1 document cannot be searched" in output.to_markdown() and "cut.pdf" in output.to_markdown()

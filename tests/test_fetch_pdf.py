@@ -75,3 +75,10 @@ def test_a_stop_of_the_run_ends_the_child() -> None:
     started = time.monotonic()
     assert read_pdf(pdfs.flate_bomb(20), "u", control=control).kind in ("timeout", "too_large")
     assert time.monotonic() - started < 3
+
+
+def test_a_document_without_a_title_is_called_by_its_first_sentence_not_by_its_page() -> None:
+    fetched = read_pdf(pdfs.pdf([["The bridge was opened in 1932.", "It spans 898 metres."]]), "docs/bridge.pdf")
+    assert fetched.page is not None and fetched.page.title == "The bridge was opened in 1932."
+    long = read_pdf(pdfs.pdf([["The bridge of many words goes on and on over"] * 6]), "u")
+    assert long.page is not None and len(long.page.title) <= 102 and long.page.title.endswith(" …")

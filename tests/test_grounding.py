@@ -272,3 +272,13 @@ def test_thirty_statements_over_twenty_pages_of_thirty_kilobytes_are_checked_qui
     started = time.process_time()
     assert len(verify(summary, pages).checks) >= 30
     assert time.process_time() - started < 10  # measured: under 3 s
+
+
+def test_a_copied_sentence_writes_its_numbers_as_its_page_does_whatever_the_summary_is_written_in() -> None:
+    german = "Die Lampe wurde im Jahr 1879 von der Firma und von dem Erfinder auf den Markt gebracht und verkauft."
+    english = "An LED lamp lasts 15,000 to 25,000 hours."
+    summary = f"{german} [Source 1] {english} [Source 2]"
+    checks = verify(summary, {1: german, 2: f"LED lamps are lamps. {english}"}).checks
+    assert [c.verdict for c in checks] == ["matched", "matched"]
+    altered = verify(summary.replace("25,000", "26,500"), {1: german, 2: f"LED lamps are lamps. {english}"}).checks
+    assert altered[1].verdict != "matched"

@@ -14,7 +14,7 @@ from typing import Any
 from m3.grounding.claims import Claim, split_claims
 from m3.grounding.fragments import Linker
 from m3.grounding.index import PageIndex, Rarity, index_page
-from m3.grounding.language import language_of
+from m3.grounding.language import DECIMAL_COMMA, language_of
 from m3.grounding.support import (
     THRESHOLDS,
     ClaimTerms,
@@ -158,8 +158,9 @@ class Verifier:
         known = [n for n in claim.cited if n in self._pages]
         found: dict[int, tuple[Support, Check]] = {}
         for number in known:
-            support = find_support(terms, self._index[number], self._rarity, self._thresholds)
-            found[number] = (support, self._alone(claim, terms, number, support))
+            here = self._read_as_copied(claim, number) or terms
+            support = find_support(here, self._index[number], self._rarity, self._thresholds)
+            found[number] = (support, self._alone(claim, here, number, support))
         checks = {number: check for number, (_, check) in found.items()}
         if len(found) > 1 and not any(check.verdict == "matched" for check in checks.values()):
             checks |= self._together(terms, found)
@@ -174,6 +175,14 @@ class Verifier:
                     why = f"{check.why}; Source {better} does have it".removeprefix("; ")
                     checks[number] = replace(check, better_source=better, why=why)
         return [checks[number] for number in claim.cited]
+
+    def _read_as_copied(self, claim: Claim, number: int) -> ClaimTerms | None:
+        """A sentence copied from a page writes its numbers as that page does, whatever the summary's language."""
+        page = self._index[number]
+        same_comma = (page.language in DECIMAL_COMMA) == (self._reads_as in DECIMAL_COMMA)
+        if same_comma or " ".join(claim.text.split()) not in " ".join(page.text.split()):
+            return None
+        return read_claim(claim.text, page.language, claim.context)
 
     def read(self, claim: Claim) -> ClaimTerms:
         return read_claim(claim.text, self._reads_as, claim.context)
