@@ -63,10 +63,20 @@ def main(
     except (TraceError, DivergedError) as problem:
         print(f"error: {config.redact(safe_line(str(problem), 600))}", file=sys.stderr)
         return USAGE_ERROR if isinstance(problem, TraceError) else 1
-    except BrokenPipeError:
-        # The reader went away. Point stdout elsewhere so that the interpreter's last flush is quiet too.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
+    except OSError as problem:
+        if problem.filename is not None:
+            raise
+        return _stdout_failed(problem, 0)
+
+
+def _stdout_failed(problem: OSError, code: int) -> int:
+    """Say that the result could not be printed; the exit code. A reader that went away (`| head`) is no fault."""
+    # Point stdout elsewhere so that the interpreter's last flush is quiet too.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if isinstance(problem, BrokenPipeError):
+        return code
+    print(f"error: cannot write to standard output: {problem.strerror}", file=sys.stderr)
+    return USAGE_ERROR
 
 
 def _main(
@@ -112,9 +122,10 @@ def _main(
         journal.path = None if is_special(args.trace_out) else part_of(args.trace_out)
         journal.begin(header)
     control = RunControl()
+    answer = _Answer(args, progress)
     with _signals(control):
-        output = run(query, config=settings, on_event=_Answer(args, progress), control=control, resume=journal)
-        code = _write_files(output, args, header, journal)
+        output = run(query, config=settings, on_event=answer, control=control, resume=journal)
+        code = answer.code(_write_files(output, args, header, journal))
     return {"SIGINT": 130, "SIGTERM": 143}.get(control.stop_cause, code)
 
 
@@ -146,11 +157,12 @@ def _replay(args: argparse.Namespace, run: Callable[..., FinalOutput]) -> int:
 
     _check_outputs(args)
     replay = Replay(args.replay)
+    answer = _Answer(args, Progress(sys.stderr, quiet=args.quiet))
     output = run(
         replay.query, config=replay.config, llm=replay.llm, search=replay.llm, fetcher=replay.llm,
-        memory=NoMemory(), on_event=_Answer(args, Progress(sys.stderr, quiet=args.quiet)), resume=replay.journal,
+        memory=NoMemory(), on_event=answer, resume=replay.journal,
     )  # fmt: skip
-    code = _write_files(output, args, replay.header, replay.journal)
+    code = answer.code(_write_files(output, args, replay.header, replay.journal))
     if replay.recorded_summary and output.summary != replay.recorded_summary:
         print("error: the replay's summary differs from the recorded one", file=sys.stderr)
         return 1
@@ -289,6 +301,7 @@ class _Answer:
 
     def __init__(self, args: argparse.Namespace, progress: Progress) -> None:
         self._args, self._progress = args, progress
+        self._fault: OSError | None = None
 
     def __call__(self, event: Event) -> None:
         self._progress(event)
@@ -298,8 +311,15 @@ class _Answer:
             text = (
                 json.dumps(output.to_dict(), ensure_ascii=False, indent=1) + "\n" if as_json else output.to_markdown()
             )
-            sys.stdout.write(config.redact(text))
-            sys.stdout.flush()
+            try:
+                sys.stdout.write(config.redact(text))
+                sys.stdout.flush()
+            except OSError as problem:  # the files that were asked for are still to be written
+                self._fault = problem
+
+    def code(self, code: int) -> int:
+        """The exit code, given that of the files, once it is known whether the result could be printed."""
+        return code if self._fault is None else _stdout_failed(self._fault, code)
 
 
 def _write_files(output: FinalOutput, args: argparse.Namespace, header: dict[str, Any], journal: Journal) -> int:

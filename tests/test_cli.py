@@ -217,3 +217,26 @@ def test_a_closed_stream_costs_neither_the_run_nor_the_other_stream(closed: int,
     assert done.returncode == 0 and "Traceback" not in done.stderr
     assert report.read_text().startswith(f"# {QUESTION}")
     assert done.stdout.startswith(f"# {QUESTION}") == (closed != 1)
+
+
+@pytest.mark.parametrize("sink, code", [("/dev/full", 2), ("| true", 0)])
+def test_a_report_that_cannot_be_printed_is_one_line_and_costs_no_file(sink: str, code: int, tmp_path: Path) -> None:
+    trace, status = tmp_path / "trace.json", tmp_path / "status"
+    program = f'"$0" "$1" --quiet --trace-out "{trace}" "{QUESTION}"'
+    where = f"{{ {program}; echo $? >{status}; }} {sink if sink.startswith('|') else '>' + sink}"
+    done = subprocess.run(
+        ["sh", "-c", where, sys.executable, str(ROOT / "m3_react_agent.py")],
+        capture_output=True, text=True, timeout=60, env={**os.environ, "MEMORY_BACKEND": "none"},
+    )  # fmt: skip
+    assert "Traceback" not in done.stderr and int(status.read_text()) == code
+    assert ("cannot write to standard output" in done.stderr) == (code == 2)
+    assert json.loads(trace.read_text())["query"] == QUESTION
+
+
+@pytest.mark.parametrize("option", ["--check", "--version"])
+def test_no_option_ends_in_a_traceback_on_a_full_disk(option: str) -> None:
+    done = subprocess.run(
+        ["sh", "-c", f'"$0" "$1" {option} >/dev/full', sys.executable, str(ROOT / "m3_react_agent.py")],
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert "Traceback" not in done.stderr
