@@ -165,9 +165,9 @@ def past_date(text: str) -> str:
 
 
 def readable_path(text: str) -> str:
-    path = Path(text).expanduser()
-    if not path.exists():
-        raise ValueError("a folder or file that exists")
+    path = Path(os.path.expanduser(text))
+    if not os.path.exists(path):  # unlike Path.exists, false too where the folder above may not be entered
+        raise ValueError("a folder or file that exists and may be read")
     return str(path.resolve())
 
 
@@ -467,7 +467,10 @@ MEMORY = MemorySettings()
 def data_folder() -> Path:
     """The user's folder for this program's data, by the XDG base directory specification; it need not exist yet."""
     base = os.environ.get("XDG_DATA_HOME", "")
-    return (Path(base) if os.path.isabs(base) else Path.home() / ".local" / "share") / "m3-research-agent"
+    try:
+        return (Path(base) if os.path.isabs(base) else Path.home() / ".local" / "share") / "m3-research-agent"
+    except RuntimeError:  # no home
+        return Path(os.devnull) / "m3-research-agent"
 
 
 T = TypeVar("T")
@@ -516,7 +519,7 @@ def load_config(
 def _environment() -> dict[str, str]:
     for folder in (Path.cwd(), PROGRAM_DIR):
         path = folder / ".env"
-        if path.is_file():
+        if os.path.isfile(path) and os.access(path, os.R_OK):
             from dotenv import dotenv_values
 
             return {**{k: v for k, v in dotenv_values(path).items() if v}, **_set_in_process()}

@@ -64,7 +64,7 @@ class LocalMemory:
         self._lock = threading.RLock()
         self._connection: sqlite3.Connection | None = None
         self._owner = 0  # the process that opened the connection: one must not be carried over a fork
-        if not self.path.exists():
+        if not os.path.exists(self.path):  # unlike Path.exists, false too where the folder may not be entered
             self.notices.append(
                 f"runs are remembered on this machine in {self.path}; --no-memory or MEMORY_BACKEND=none turns that off"
             )
@@ -246,7 +246,7 @@ class LocalMemory:
             "backend": "local",
             "configured": True,
             "where": self.where,
-            "sessions": 0 if count is None and not self.path.exists() else count,
+            "sessions": 0 if count is None and not os.path.exists(self.path) else count,
             "max_sessions": self.max_sessions,
         }
 
@@ -261,7 +261,7 @@ class LocalMemory:
 
     def _read(self, work: Callable[[sqlite3.Connection], T], otherwise: T, control: RunControl | None) -> T:
         seconds = (control or RunControl()).timeout(RECALL_SECONDS)
-        if seconds <= 0 or (self._connection is None and not self.path.exists()):
+        if seconds <= 0 or (self._connection is None and not os.path.exists(self.path)):
             return otherwise  # nothing was remembered yet: reading makes no file
         return self._with(work, seconds, writing=False, otherwise=otherwise)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from config import load_config
+from config import data_folder, load_config
 from m3 import sessions
 from m3.records import Check, RunControl, Source, page_from_parts
 from m3.report import FinalOutput
@@ -635,3 +635,22 @@ def test_no_memory_neither_recalls_nor_remembers() -> None:
     assert command("--memory", "list")[1].count("\n") == 1
     assert "Earlier research" in command(QUESTION)[1]
     assert command("--memory", "forget", "--all")[1] == "2 runs forgotten\n"
+
+
+def test_a_home_that_may_not_be_entered_or_is_not_there_costs_the_memory_and_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def locked(path: Any, *args: Any, **kwargs: Any) -> os.stat_result:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    with monkeypatch.context() as patched:  # root enters every folder, so the system's refusal is played
+        patched.setattr("os.stat", locked)
+        store = LocalMemory(tmp_path / "locked" / "memory.sqlite")
+        assert store.recent() == [] and store.stats()["sessions"] == 0
+
+    def homeless() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_DATA_HOME", raising=False)
+    monkeypatch.setattr("pathlib.Path.home", homeless)
+    assert not LocalMemory(data_folder() / "memory.sqlite").put()
