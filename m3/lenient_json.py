@@ -192,6 +192,7 @@ _BARE_STOPS: dict[_Place, re.Pattern[str]] = {
 _WORDS = {"true": True, "false": False, "null": None, "none": None, "undefined": None, "nil": None, "nan": None}
 _NUMBER = re.compile(r"-?\d{1,15}(?:\.\d{1,15})?")
 _SIMPLE_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
+_JSON_ESCAPED = "\"'\\/_*"  # and what Markdown escapes inside words
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.S)
 _LITERAL_BACKSLASH = re.compile(r"(?<!\\)(?:\\\\)*\\(?:[^\W_\dnrtbfu]|u(?![0-9a-fA-F]{4}))")
 
@@ -410,7 +411,8 @@ class _Reader:
                 return chr(int(what[1:], 16))
             if what in _SIMPLE_ESCAPES and not literal:
                 return _SIMPLE_ESCAPES[what]
-            return match[0] if what.isalnum() else what
+            # Beside a backslash that is real, one before a dot or a bracket is too (a regular expression).
+            return match[0] if what.isalnum() or (literal and what not in _JSON_ESCAPED) else what
 
         text = _ESCAPE.sub(one, content)
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")

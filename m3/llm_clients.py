@@ -372,17 +372,22 @@ class OpenAILLMClient(ProviderClient):
         def ask(_: TextHook) -> list[str]:
             client = self._client(importlib.import_module(self.package))
             listing = client.models.list(timeout=bound.timeout(MODEL_LIST_SECONDS) + 1.0)
-            return [str(model.id) for model in listing.data or ()]
+            data = getattr(listing, "data", None)
+            return [str(model.id) for model in data or () if getattr(model, "id", None)]
 
         try:
             names = call_within(ask, bound, abort=self._abandon)
         except DeadlineReached:
             raise self._no_list("it does not answer") from None
+        except (AttributeError, TypeError, ValueError) as problem:  # what the SDK makes of a body of another shape
+            raise self._no_list("its answer is no list of models") from problem
         except Exception as problem:
             raise self._no_list(str(self._fault(problem))) from problem
         if len(names) == 1:
             return names[0]
-        found = safe_line(", ".join(sorted(names)[:30]) or "none", 600)
+        if not names:
+            raise ConfigError(f"OPENAI_MODEL is not set and {self.title} has no model; load one there and name it")
+        found = safe_line(", ".join(sorted(names)[:30]), 600)
         raise ConfigError(
             f"OPENAI_MODEL is not set and {self.title} has {len(names)} models; set it to one of: {found}"
         )

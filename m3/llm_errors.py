@@ -178,6 +178,9 @@ def classify(status: int, body: Any, headers: Mapping[str, str] | None = None) -
 
     if status == 413 or _TOO_LARGE.search(message):
         return fault("too_large", limit=limit)
+    output_cap = _too_much_output(error, message) if status in (400, 422) else 0
+    if output_cap:  # before the context, which Groq's sentence about the output goes on to name
+        return fault("output_cap", cap=output_cap)
     if status in (400, 404, 422) and ("context_length" in words or _CONTEXT.search(message)):
         size, counted = _CONTEXT_SIZE.search(message), _IN_PROMPT.search(message)
         return fault(
@@ -202,11 +205,20 @@ def classify(status: int, body: Any, headers: Mapping[str, str] | None = None) -
     return _bad_request(error, message, fault)
 
 
-def _bad_request(error: Mapping[str, Any], message: str, fault: Any) -> ProviderFault:
-    named = _text(error.get("param")) or next((p for p in _PARAMETERS if re.search(rf"\b{p}\b", message)), "")
+def _parameter_of(error: Mapping[str, Any], message: str) -> str:
+    """The request field that a refusal is about, "" where it names none that is known."""
+    return _text(error.get("param")) or next((p for p in _PARAMETERS if re.search(rf"\b{p}\b", message)), "")
+
+
+def _too_much_output(error: Mapping[str, Any], message: str) -> int:
+    """The most output tokens that a model may be asked for, where a refusal says so; else 0."""
     cap = _CAP.search(message)
-    if cap and named in ("max_completion_tokens", "max_tokens"):
-        return fault("output_cap", cap=int(cap[1]))  # type: ignore[no-any-return]
+    about_output = _parameter_of(error, message) in ("max_completion_tokens", "max_tokens")
+    return int(cap[1]) if cap and about_output else 0
+
+
+def _bad_request(error: Mapping[str, Any], message: str, fault: Any) -> ProviderFault:
+    named = _parameter_of(error, message)
     if named in _PARAMETERS and (_UNSUPPORTED.search(message) or "unsupported" in _text(error.get("code"))):
         return fault("parameter", parameter=named)  # type: ignore[no-any-return]
     return fault("bad_request")  # type: ignore[no-any-return]

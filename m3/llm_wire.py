@@ -178,7 +178,7 @@ class ChatReader:
         return self.reply.text[before:]
 
     def _finish(self, reason: Any) -> None:
-        if reason:
+        if reason and self.reply.finish_reason != "refusal":  # a refusal may end with `stop`, like any text
             words = {"content_filter": "refusal", "function_call": "tool_calls", "max_tokens": "length"}
             self.reply.finish_reason = words.get(str(reason), str(reason))
 

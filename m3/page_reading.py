@@ -55,7 +55,12 @@ def read_body(
     text = decode_text(body, content_type)
     del body
     try:
-        page, cut = _page(text, media, url, control)
+        try:
+            page, cut = _page(text, media, url, control)
+        except _NotReadable:
+            if media != "json" or _declares_json(content_type):
+                raise
+            page, cut = _page(text, "text", url, control)  # JSON lines, a log, a list of references in brackets
     except _NotReadable as problem:
         return FetchedPage(url, "unsupported_type", detail=problem.code, error=str(problem), final_url=url)
     page = _without_foreign_codes(page)
@@ -68,6 +73,11 @@ def read_body(
     if not page.text.strip():
         return FetchedPage(url, "empty", detail="no_text", error="the page holds no text", final_url=url)
     return FetchedPage(url, "ok", page, final_url=url, truncated=truncated or cut)
+
+
+def _declares_json(content_type: str) -> bool:
+    declared = content_type.partition(";")[0].strip().lower()
+    return declared == "application/json" or declared.endswith("+json")
 
 
 class _NotReadable(Exception):

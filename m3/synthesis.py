@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from m3.budget import MIN_OUTPUT
+from m3.draft import report_in
 from m3.extractive import Evidence, extractive_summary
 from m3.grounding import GroundingReport, rank_passages, render_passages, verify
 from m3.grounding.independence import disagreements, origins
@@ -55,7 +56,11 @@ def _write_report(state: RunState, run: Run, chosen: Sequence[tuple[Source, list
         material = [(source, neutralise(render_passages(source.page, passages))) for source, passages in chosen]
         messages = synthesis_messages(state.query, material, run.today, run.fence)
         try:
-            return visible_text(state.model.ask(messages, for_report=True).text)
+            reply = state.model.ask(messages, for_report=True).text
+            report = report_in(reply)
+            if reply.strip() and not report:
+                state.warnings.append("The report was copied from the sources: the model wrote an action instead.")
+            return report
         except LLMError as problem:
             if problem.kind != "prompt_too_large":
                 raise

@@ -31,6 +31,8 @@ def query(text: str) -> Expected:
 
 
 LABELS: list[tuple[str, Expected]] = [
+    ("__Thought__: q\n__Action__: search\n__Action Input__: " + O, S),
+    ("__Thought:__ q\n__Action:__ search\n__Action Input:__ " + O, S),
     (A + O, S),
     ("**Thought: q**\n**Action: search**\n**Action Input: " + O + "**", S),
     ("1. Thought: q\n2. Action: search\n3. Action Input: " + O, S),
@@ -117,6 +119,9 @@ FENCES: list[tuple[str, Expected]] = [
 ]
 
 JSON: list[tuple[str, Expected]] = [
+    (A + 'dict(query="ozone layer recovery")', S),
+    (A + "dict(query='ozone la", CUT),
+    (A + '{"query": "regex \\d+\\.\\w\\(x\\)"}', query(r"regex \d+\.\w\(x\)")),
     (A + "{'query': \"ozone layer recovery\"}", S),
     (A + "{'query': \"what's new\"}", query("what's new")),
     (A + "{\"query\": 'ozone layer recovery'}", S),
@@ -453,6 +458,10 @@ AFTER: list[tuple[str, Expected]] = [
 ]
 
 REASONING: list[tuple[str, Expected]] = [
+    ("<think>plan</think>\n<answer>Action: search\nAction Input: " + O + "</answer>", S),
+    ("<answer>Action: search\nAction Input: ozone layer recovery</answer>", S),
+    ("<answer>It fell to 3 %.</answer>", F),
+    ("<think>Action: finish\nAction Input: {}</think>", CUT_BY_LIMIT),
     ("<think>a</think>\n\nAction: search\nAction Input: " + O, S),
     ("reasoning Action: fetch\n</think>\n\nThought: q\nAction: search\nAction Input: " + O, S),
     (

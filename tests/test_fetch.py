@@ -157,6 +157,8 @@ KINDS: list[tuple[str, str | None, bytes, str, str]] = [
     ("/photo.html", "text/html", b"\x89PNG\r\n\x1a\n" + bytes(200), "unsupported_type", ""),
     ("/doc", "application/vnd.openxmlformats-officedocument.wordprocessingml.document", b"PK\x03\x04" + bytes(99),
      "unsupported_type", ""),
+    ("/lines.jsonl", "application/x-ndjson", b'{"kettle": 1}\n{"kettle": 2}\n', "ok", '{"kettle": 2}'),
+    ("/references", "", b"[1] The kettle. [2] The teapot, a history of it.", "ok", "The teapot"),
     ("/bad.json", "application/json", b"{'a': 1}", "unsupported_type", ""),
     ("/empty", "text/html", html(""), "empty", ""),
     ("/shell", "text/html", html('<div id="root"></div><script src="/app.js"></script>'), "js_required", ""),

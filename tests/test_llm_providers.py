@@ -37,6 +37,10 @@ TOO_LARGE = (
     "Request too large for model `m` in organization `org_01` on tokens per minute (TPM): Limit 8000, Requested {0}, "
     "please reduce your message size and try again."
 )
+OUTPUT_CAP = (
+    "`max_completion_tokens` must be less than or equal to `512`, the maximum value for `max_completion_tokens` is less "
+    "than the `context_window` for this model"
+)
 CALL = '{"name": "search", "arguments": {"query": "tea"}}'
 NATIVE = {"id": "t1", "type": "function", "function": {"name": "search", "arguments": '{"query": "tea"}'}}
 
@@ -174,6 +178,9 @@ CASES = [
     Case("a_megabyte_is_cut", "compatible", [Play(chat("x" * 1_000_000))], "x" * 100_000),
     Case("a_stream_without_end_is_cut", "compatible", [Play([delta("x" * 1_000)] * 200, cut=True)], "x" * 100_000, finish="length", stream=True),
     Case("content_filter", "openai", [Play(chat("", "content_filter"))], fault="refusal"),
+    Case("refusal_that_ends_with_stop", "openai", [Play(chat(None, "stop", refusal="I cannot help with that."))], fault="refusal"),
+    Case("streamed_refusal", "compatible", [Play([delta(delta={"refusal": "I cannot"}), delta(finish="stop")])], fault="refusal", stream=True),
+    Case("output_cap_in_the_words_of_groq", "groq", [Play(error(OUTPUT_CAP, param="max_completion_tokens"), 400), OK], TURN, asked=2, sent={"max_completion_tokens": 512}),
     Case("anthropic_refusal", "anthropic", [Play(message(stop="refusal"))], fault="refusal"),
     # --- parameters
     Case("stop_is_dropped", "compatible", [Play(error("Unsupported parameter: 'stop' is not supported with this model.", "unsupported_parameter", param="stop"), 400), OK], TURN, asked=2, sent={"stop": None, "temperature": 0.2}),

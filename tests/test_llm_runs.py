@@ -136,6 +136,22 @@ def test_the_report_is_streamed_without_reasoning_and_ends_as_what_is_stored() -
     assert "".join(shown) == REPORT == output.summary
 
 
+@pytest.mark.parametrize(
+    "wrapped", ["```markdown\n{}\n```", "Thought: enough.\nFinal Answer: {}", "<answer>{}</answer>"]
+)
+def test_a_report_in_a_fence_or_in_the_words_of_the_loop_is_the_report(wrapped: str) -> None:
+    with provider(play_turns(Play(), Play(), Play(), Play(chat(wrapped.format(REPORT))))) as server:
+        output = run(settings(server.url))
+    assert (output.outcome, output.summary) == ("answered", REPORT)
+
+
+def test_an_action_in_the_place_of_the_report_has_the_report_copied_from_the_sources() -> None:
+    with provider(play_turns(Play(), Play(), Play(), Play(chat(TURNS[0])))) as server:
+        output = run(settings(server.url))
+    assert output.outcome == "answered" and "[Source 1]" in output.summary and "Action" not in output.summary
+    assert any("wrote an action instead" in warning for warning in output.warnings)
+
+
 # --- faults ----------------------------------------------------------------------------------------------
 
 
@@ -387,13 +403,14 @@ def test_the_only_model_of_a_server_is_taken() -> None:
 
 
 @pytest.mark.parametrize(
-    "play", [models(["b", "a"]), models([]), Play("<html>", 200), Play({}, 401), Play(deed="reset")]
+    "play",
+    [models(["b", "a"]), models([]), Play("<html>", 200), Play([{"id": "x"}], 200), Play({}, 401), Play(deed="reset")],
 )
 def test_otherwise_the_variable_and_the_models_are_named(play: Play) -> None:
     with provider([play]) as server, pytest.raises(ConfigError) as caught:
         build_llm_client(load_config({"OPENAI_BASE_URL": f"{server.url}/v1"}))
     text = str(caught.value)
-    assert "OPENAI_MODEL" in text and "\n" not in text
+    assert "OPENAI_MODEL" in text and "\n" not in text and "Error" not in text and "none" not in text
     if isinstance(play.body, dict) and play.body.get("data"):
         assert "a, b" in text and "2 models" in text
 

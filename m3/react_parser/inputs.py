@@ -72,7 +72,7 @@ class Inputs:
 
     def _notation(self, tool: Tool, region: str) -> Call | None:
         """Notations other than JSON from the first character on."""
-        call = re.match(rf"(?:\w{{1,40}}\.)?{re.escape(tool.name)}\s?(?=[(\[{{])", region, re.I)
+        call = re.match(rf"(?:(?:\w{{1,40}}\.)?{re.escape(tool.name)}\s?(?=[(\[{{])|dict(?=\())", region, re.I)
         if call:
             found = read_inputs(region, call.end(), tool, self.budget)
             if found is not None:

@@ -69,6 +69,8 @@ _UNSAFE = re.compile(
 _NOTHING = re.compile(
     r"\W*(?:none|n\s*/\s*a|na|null|nil|nothing|no (?:further |more )?(?:action|tool)s?)\b|\W*\Z", re.I
 )
+_ANSWER_TAG = re.compile(r"\s*<(?:final_?)?answer>", re.I)
+_ANSWER_TAG_END = re.compile(r"</(?:final_?)?answer>\s*\Z", re.I)
 _FINAL_NAME = re.compile(r"\W*final[ _-]?(?:answer|response)\b", re.I)
 _PLAIN_NAME = re.compile(r"[\W_]*[\w.:/-]+(?:[ -](?:tool|action|function))?[\W_]*", re.I)
 _LEADING_NAME = re.compile(r"[\s\"'`*\[]*([^\W\d][\w.:/-]{0,80}?)[\"'`*]*(?=[(\[{]|:?[ \t]|:?$|[,;(])")
@@ -144,7 +146,7 @@ class _Reply:
             if any(mark.kind == "action" for mark in marks(reasoning)):
                 call = self._from_body(reasoning)
                 self.fitter.fit(call.tool, call.value)
-                if call.tool.args or not unfinished:
+                if call.tool.args or not (unfinished or self.cut):
                     self.notes.append("the action stood inside the reasoning")
                     return call
         except Fault:
@@ -167,9 +169,11 @@ class _Reply:
                 self.thought = _thought(text[: call.at], list(islice(marks(text[: call.at]), _MAX_NOTED)))
                 self.inputs.closed(call.tool, call.closed)
                 self.notes.append("native call format")
-        if call is None and re.match(r"\s*<(?:final_?)?answer>", text, re.I):
+        answer = _ANSWER_TAG.match(text) if call is None else None
+        if answer:  # what stands in the tag is the answer, or the turn that a template wants there
+            call = self._from_labels(_ANSWER_TAG_END.sub("", text[answer.end() :]))
             finish = resolve("finish", self.tools)
-            call = Call(finish, {}) if finish else None
+            call = call or (Call(finish, {}) if finish else None)
         if call is not None:
             return call
         self.thought = self.thought or _thought(text, list(islice(marks(text), _MAX_NOTED)))
