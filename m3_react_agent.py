@@ -76,6 +76,7 @@ CORRECTIONS = 2  # re-prompts for one unreadable turn
 UNREADABLE_TURNS = 3  # in a row end the loop
 REPEATS = 3  # the same action this often ends the loop
 FAILED_SEARCHES = 3  # in a row, without an engine that answered, end the loop
+EMPTY_SEARCHES = 3  # in a row, with nothing read between them, end the loop
 SHRINKS = 3  # times that one turn's prompt is condensed because it cannot run at the provider
 
 
@@ -374,6 +375,8 @@ def act_and_observe_phase(state: RunState, run: Run) -> RunState:
     run.emit(ObservationEvent(state.iterations, step.tool, observation))
     if state.failed_searches >= FAILED_SEARCHES and not state.tools.tracker.sources:
         state.stop_reason = "search_error"
+    elif state.tools.empty_searches >= EMPTY_SEARCHES:
+        state.stop_reason = "no_progress"
     return state
 
 
@@ -514,4 +517,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    from m3.cli import leave
+
+    sys.exit(leave(main()))

@@ -68,6 +68,8 @@ class ToolSuite:
     asked: list[str] = field(default_factory=list)  # engines that got a query, whether they answered or not
     max_sources: int | None = None  # pages that may be read in the run
     searched: dict[frozenset[str], tuple[str, str]] = field(default_factory=dict)  # words -> query, observation
+    found_nothing: set[frozenset[str]] = field(default_factory=set)  # words of searches without a result
+    empty_searches: int = 0  # in a row, with no page read between them
     leads: Sequence[str] = ()  # URLs of related past research, which may be fetched like search results
     provenance: Provenance = field(default_factory=Provenance)
     fetched: dict[str, FetchedPage] = field(default_factory=dict)  # by URL: within a run nothing is fetched twice
@@ -89,6 +91,7 @@ class ToolSuite:
         query = args["query"]
         key = _query_key(query)
         if key in self.searched:
+            self.empty_searches += key in self.found_nothing
             earlier, observation = self.searched[key]
             return (
                 f"This asks the same as your earlier search {earlier!r}; its results were:\n{observation}\n"
@@ -111,6 +114,9 @@ class ToolSuite:
         self.ledger.append(LedgerEntry("search", query, outcome.status, outcome.detail))
         self.engines += [name for name in answered if name not in self.engines]
         observation = self._search_observation(query, outcome)
+        self.empty_searches = 0 if outcome.results else self.empty_searches + 1
+        if not outcome.results:
+            self.found_nothing.add(key)
         if not failures:  # with an engine missing, the same question may bring more the next time
             self.searched[key] = (query, observation)
         return observation
@@ -165,6 +171,7 @@ class ToolSuite:
                     f"{foreign_line(fetched.url)} could not be read ({fetched.kind}): {foreign_line(fetched.error)}"
                 )
                 continue
+            self.empty_searches = 0
             source = self.tracker.register(fetched.page)
             parts.append(self._passages(source, self.question, PASSAGE_TOKENS))
         if len(urls) > most == PAGES_PER_ACTION:

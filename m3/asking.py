@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from config import ModelSettings
@@ -16,6 +16,9 @@ from m3.worker import DeadlineReached
 
 if TYPE_CHECKING:
     from m3.llm_clients import LLMClient
+
+CHARACTERS_PER_TOKEN = 8  # of a reply; one longer than its tokens can be is cut
+SHORTEST_CUT = 8_000  # characters
 
 
 class OutOfBudgetError(LLMError):
@@ -101,6 +104,8 @@ class Asking:
                 self.control if for_report else self.loop_control,
             )
         except DeadlineReached:
+            # What was sent is billed as a rule; how much, nobody says any more.
+            self._book_waste(Usage(self.budget.counter.expected(messages), estimated=True))
             raise LLMError("the model did not answer before the run had to go on", kind="deadline") from None
         except LLMError as problem:
             self._book_waste(problem.usage)
@@ -141,7 +146,10 @@ class Asking:
             raise LLMError(f"the model call failed: {type(problem).__name__}: {problem}") from problem
         if shown is not None:
             shown.close()
-        return reply
+        if not isinstance(reply, Completion) or not isinstance(reply.text, str):
+            raise LLMError("the model call brought no text")
+        longest = max(SHORTEST_CUT, most * CHARACTERS_PER_TOKEN)
+        return reply if len(reply.text) <= longest else replace(reply, text=reply.text[:longest], finish_reason=None)
 
     def _book(self, messages: Sequence[Message], reply: Completion) -> None:
         """Count what a call cost, learn from it, and say what is odd about it."""

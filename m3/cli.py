@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import signal
 import sys
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
@@ -38,7 +40,8 @@ FILE_OPTIONS = (
     "trace_out", "summary_out", "report_out", "bibtex", "csl", "resume", "replay", "show", "queries", "out_dir",
 )  # fmt: skip
 EXIT_HELP = """exit codes: 0 answered, 3 partial (a limit or a fault ended it), 4 nothing supports an answer,
-1 failed with nothing read, 2 wrong arguments or settings, 130/143 ended by a signal.
+1 failed with nothing read, 2 wrong arguments or settings or a file that could not be written,
+130/143/129 ended by SIGINT/SIGTERM/SIGHUP (a second SIGINT ends at once).
 Settings come from the environment and .env; see .env.example, or --check for what is in force."""
 
 
@@ -56,27 +59,56 @@ def main(
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     try:
-        return _main(argv, run, build_llm, build_memory)
+        code = _main(argv, run, build_llm, build_memory)
+        sys.stdout.flush()
+        return code
     except ConfigError as problem:
         print(f"error: {config.redact(str(problem))}", file=sys.stderr)
         return USAGE_ERROR
     except (TraceError, DivergedError) as problem:
         print(f"error: {config.redact(safe_line(str(problem), 600))}", file=sys.stderr)
         return USAGE_ERROR if isinstance(problem, TraceError) else 1
+    except KeyboardInterrupt:  # before or after the run, which handles it itself
+        return 128 + signal.SIGINT
     except OSError as problem:
-        if problem.filename is not None:
-            raise
-        return _stdout_failed(problem, 0)
+        return _output_lost(problem)
 
 
-def _stdout_failed(problem: OSError, code: int) -> int:
-    """Say that the result could not be printed; the exit code. A reader that went away (`| head`) is no fault."""
-    # Point stdout elsewhere so that the interpreter's last flush is quiet too.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def _output_lost(problem: OSError) -> int:
+    """Standard output cannot be written: quietly when its reader went away, as `| head` does. The exit code."""
+    _silence(sys.stdout)
     if isinstance(problem, BrokenPipeError):
-        return code
-    print(f"error: cannot write to standard output: {problem.strerror}", file=sys.stderr)
+        return 0
+    where = "standard output" if problem.filename is None else safe_line(str(problem.filename))
+    with contextlib.suppress(OSError):
+        print(f"error: cannot write to {where}: {config.redact(str(problem.strerror or problem))}", file=sys.stderr)
     return USAGE_ERROR
+
+
+def _silence(stream: TextIO) -> None:
+    """Point a stream that cannot be written to nowhere, so that the interpreter's last flush is quiet too."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def leave(code: int) -> int:
+    """End the process where calls that were given up still run in threads; else return `code`.
+
+    The interpreter's own exit waits for pools and can crash on a daemon thread that wakes up meanwhile.
+    """
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            _silence(stream)
+    if threading.active_count() > 1:
+        if "multiprocessing" in sys.modules:
+            import multiprocessing
+
+            for child in multiprocessing.active_children():
+                child.kill()
+        os._exit(code)
+    return code
 
 
 def _main(
@@ -95,6 +127,13 @@ def _main(
         for line in show(args.show):
             print(config.redact(line))
         return 0
+    if args.verify:
+        from m3.trace import check_again
+
+        same, lines = check_again(args.verify)
+        for line in lines:
+            print(config.redact(line))
+        return 0 if same else 1
     if args.replay:
         return _replay(args, run)
     settings = config.load_config(overrides=_overrides(args), web=args.web)
@@ -122,15 +161,16 @@ def _main(
         journal.path = None if is_special(args.trace_out) else part_of(args.trace_out)
         journal.begin(header)
     control = RunControl()
-    answer = _Answer(args, progress)
-    with _signals(control):
+    with _signals(control) as signals:
+        answer = _Answer(args, progress, signals)
         output = run(query, config=settings, on_event=answer, control=control, resume=journal)
-        code = answer.code(_write_files(output, args, header, journal))
-    return {"SIGINT": 130, "SIGTERM": 143}.get(control.stop_cause, code)
+        with signals.finishing():
+            code = _write_files(output, args, header, journal) or output.exit_code
+    return _signal_code(control) or answer.fault or code
 
 
 def _batch(args: argparse.Namespace, settings: Config, run: Callable[..., FinalOutput], llm: Any) -> int:
-    """Many questions. 0 when none failed, 1 when one did, 130 or 143 after a signal."""
+    """Many questions. 0 when none failed, 1 when one did, 128 + its number after a signal."""
     from m3.batch import read_questions, run_batch
 
     if args.jobs < 1:
@@ -148,7 +188,7 @@ def _batch(args: argparse.Namespace, settings: Config, run: Callable[..., FinalO
             f"{row.outcome:<10} {row.tokens:>8} tokens {row.seconds:>8.1f} s  {row.report}  {safe_line(row.query, 80)}"
         )
     failed = any(row.outcome == "failed" for row in rows)
-    return {"SIGINT": 130, "SIGTERM": 143}.get(control.stop_cause, int(failed))
+    return _signal_code(control) or int(failed)
 
 
 def _replay(args: argparse.Namespace, run: Callable[..., FinalOutput]) -> int:
@@ -162,7 +202,7 @@ def _replay(args: argparse.Namespace, run: Callable[..., FinalOutput]) -> int:
         replay.query, config=replay.config, llm=replay.llm, search=replay.llm, fetcher=replay.llm,
         memory=NoMemory(), on_event=answer, resume=replay.journal,
     )  # fmt: skip
-    code = answer.code(_write_files(output, args, replay.header, replay.journal))
+    code = _write_files(output, args, replay.header, replay.journal) or answer.fault or output.exit_code
     if replay.recorded_summary and output.summary != replay.recorded_summary:
         print("error: the replay's summary differs from the recorded one", file=sys.stderr)
         return 1
@@ -231,6 +271,7 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--check", action="store_true", help="print every setting and which providers would be used")
     parser.add_argument("--resume", metavar="TRACE", help="go on with a run that was cut off or hit a limit")
     parser.add_argument("--replay", metavar="TRACE", help="play a recorded run again, without network or key")
+    parser.add_argument("--verify", metavar="TRACE", help="check the citations of a recorded run again")
     parser.add_argument("--show", metavar="TRACE", help="print a recorded run step by step")
     parser.add_argument("--queries", metavar="FILE", help="research many questions, one JSON line (or plain line) each")
     parser.add_argument("--out-dir", metavar="DIR", default="runs", help="where --queries writes (default: runs)")
@@ -297,36 +338,41 @@ def _question(args: argparse.Namespace) -> tuple[str, Journal]:
 
 
 class _Answer:
-    """Prints the result the moment it is there: what comes after (remembering the run) must not delay it."""
+    """Prints the result the moment it is there: what comes after (remembering the run) must not delay it.
 
-    def __init__(self, args: argparse.Namespace, progress: Progress) -> None:
-        self._args, self._progress = args, progress
-        self._fault: OSError | None = None
+    fault: the exit code of a result that could not be printed, else 0; the run and its files go on without.
+    """
+
+    def __init__(self, args: argparse.Namespace, progress: Progress, signals: _signals | None = None) -> None:
+        self._args, self._progress, self._signals = args, progress, signals
+        self.fault = 0
 
     def __call__(self, event: Event) -> None:
         self._progress(event)
         if isinstance(event, FinalEvent):
-            output = event.output
-            as_json = self._args.json
-            text = (
-                json.dumps(output.to_dict(), ensure_ascii=False, indent=1) + "\n" if as_json else output.to_markdown()
-            )
-            try:
-                sys.stdout.write(config.redact(text))
-                sys.stdout.flush()
-            except OSError as problem:  # the files that were asked for are still to be written
-                self._fault = problem
+            with self._signals.finishing() if self._signals else contextlib.nullcontext():
+                self._print(event.output)
 
-    def code(self, code: int) -> int:
-        """The exit code, given that of the files, once it is known whether the result could be printed."""
-        return code if self._fault is None else _stdout_failed(self._fault, code)
+    def _print(self, output: FinalOutput) -> None:
+        # What an encoding lacks is escaped by the stream, but not as JSON would have it.
+        plain = not (sys.stdout.encoding or "").lower().replace("-", "").startswith("utf")
+        text = (
+            json.dumps(output.to_dict(), ensure_ascii=plain, indent=1) + "\n"
+            if self._args.json
+            else output.to_markdown()
+        )
+        try:
+            sys.stdout.write(config.redact(text))
+            sys.stdout.flush()
+        except OSError as problem:
+            self.fault = _output_lost(problem)
 
 
 def _write_files(output: FinalOutput, args: argparse.Namespace, header: dict[str, Any], journal: Journal) -> int:
-    """Write the files that were asked for; the exit code. The report has been printed before."""
-    code = output.exit_code
+    """Write the files that were asked for, once the report has been printed; the exit code of a fault, else 0."""
+    code = 0
     if args.summary_out:
-        code = _write(args.summary_out, config.redact(output.to_markdown())) or code
+        code = _write(args.summary_out, config.redact(output.to_markdown()))
     if args.report_out:
         from m3.report_html import to_html
 
@@ -341,7 +387,8 @@ def _write_files(output: FinalOutput, args: argparse.Namespace, header: dict[str
         from m3.trace import trace_json
 
         fault = _write(args.trace_out, trace_json(header, journal, output))
-        journal.close(remove=not fault)
+        # A resumed run that was stopped before it had played all it knew leaves its journal: it holds more.
+        journal.close(remove=not fault and not journal.replaying)
         code = fault or code
     for fault_line in journal.faults:
         print(f"warning: {fault_line}", file=sys.stderr)
@@ -385,25 +432,61 @@ class Progress:
 
     def _line(self, label: str, text: str, limit: int = 300) -> None:
         shown = f"\x1b[{self.COLOURS[label]}m{label}:\x1b[0m" if self._colour else f"{label}:"
-        print(f"{shown} {config.redact(safe_line(text, limit))}", file=self._stream, flush=True)
+        # A terminal that was closed must not end the run: its report and files are still wanted.
+        with contextlib.suppress(OSError):
+            print(f"{shown} {config.redact(safe_line(text, limit))}", file=self._stream, flush=True)
 
 
 class _signals:
-    """SIGINT and SIGTERM ask the run to end with what it has; a second one ends the process at once."""
+    """SIGINT, SIGTERM and SIGHUP ask the run to end with what it has. A second SIGINT ends the process at once, but
+    for the writing of the result, which gets two seconds; a second SIGTERM or SIGHUP changes nothing."""
+
+    PATIENCE = 2.0  # seconds
 
     def __init__(self, control: RunControl) -> None:
         self._control = control
         self._old: dict[int, Any] = {}
+        self._finishing = False
+        self._leave = 0
 
-    def __enter__(self) -> None:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            self._old[number] = signal.signal(number, self._handle)
+    def __enter__(self) -> _signals:
+        for name in ENDING:
+            number = getattr(signal, name, None)
+            # What was ignored when the program was started, as `nohup` does with SIGHUP, stays ignored.
+            if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
+                self._old[number] = signal.signal(number, self._handle)
+        return self
 
     def _handle(self, number: int, frame: object) -> None:
-        if self._control.stopped:
+        if not self._control.stopped:
+            self._control.stop(signal.Signals(number).name)
+        elif number == signal.SIGINT and not self._finishing:
             os._exit(128 + number)
-        self._control.stop(signal.Signals(number).name)
+        elif number == signal.SIGINT and not self._leave:
+            self._leave = 128 + number
+            timer = threading.Timer(self.PATIENCE, os._exit, (self._leave,))
+            timer.daemon = True
+            timer.start()
+
+    @contextlib.contextmanager
+    def finishing(self) -> Iterator[None]:
+        """While the result is written, a signal waits."""
+        self._finishing = True
+        try:
+            yield
+        finally:
+            self._finishing = False
+            if self._leave:
+                os._exit(self._leave)
 
     def __exit__(self, *exc: object) -> None:
         for number, handler in self._old.items():
             signal.signal(number, handler)
+
+
+ENDING = ("SIGINT", "SIGTERM", "SIGHUP")
+
+
+def _signal_code(control: RunControl) -> int:
+    """128 + the number of the signal that ended the run, as shells have it; 0 for none."""
+    return 128 + getattr(signal, control.stop_cause) if control.stop_cause in ENDING else 0

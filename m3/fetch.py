@@ -280,7 +280,7 @@ def _refused(url: str, code: str, why: str) -> FetchedPage:
     return FetchedPage(url, "refused", detail=code, error=why)
 
 
-def _name(problem: Exception) -> str:
+def _name(problem: BaseException) -> str:
     return type(problem).__name__
 
 
@@ -329,7 +329,7 @@ def _fetch_one(fetcher: Fetcher, url: str, control: RunControl, user_named: bool
     more = {"user_named": True} if user_named and isinstance(fetcher, PageFetchTool) else {}
     try:
         page: FetchedPage = fetch(url, control=control, **more)
-    except Exception as problem:  # noqa: BLE001  a caller's own fetcher may raise anything
+    except BaseException as problem:  # noqa: BLE001  a caller's own fetcher may raise anything; this is its thread
         return FetchedPage(url, "network", detail="fault", error=f"the fetcher failed ({_name(problem)})")
     return page
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol, TypedDict
 
 from config import ConfigError
-from m3.codec import from_plain, to_plain
+from m3.codec import from_plain
 from m3.journal import Effect, Journal
 
 KEPT_RUNS = 32  # rebuilt runs that stay in memory
@@ -88,7 +88,7 @@ class _Runs:
         run = self._find(state["query"], path, effects, thread)
         following = run.step(name)
         update: GraphState = {
-            "effects": [to_plain(effect) for effect in run.journal.effects],
+            "effects": [effect.as_plain() for effect in run.journal.effects],
             "path": [*path, name],
             "next": following,
         }

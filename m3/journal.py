@@ -13,12 +13,13 @@ import os
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 import config
 from m3.codec import CodecError, from_plain, to_plain
+from m3.files import replace_open, write_all
 from m3.records import DivergedError, LLMError, RunControl, TraceError, Usage
 from m3.worker import DeadlineReached, guarded
 
@@ -38,10 +39,17 @@ class Effect:
     error: dict[str, Any] | None = None
     seconds: float = 0.0
 
+    def as_plain(self) -> dict[str, Any]:
+        """The record as it is written. The result is plain data already, and large where it holds pages."""
+        return {f.name: getattr(self, f.name) for f in fields(self)}
+
 
 @dataclass
 class Journal:
     """Records effects to `path` (one JSON line each, written and synced before the loop goes on), or in memory.
+
+    While it answers from `recorded` it writes nothing: the file of the earlier run stays as it is until the first new
+    effect, and is then replaced at once by one that holds all effects so far.
 
     recorded: effects that answer first. live: whether the outside may be asked once they are used up, or once the
     run asks for something else (a resumed run under new limits leaves the recorded path where these let it go on).
@@ -55,6 +63,7 @@ class Journal:
 
     def __post_init__(self) -> None:
         self._file: int | None = None
+        self._header: dict[str, Any] | None = None
 
     @property
     def replaying(self) -> bool:
@@ -62,15 +71,24 @@ class Journal:
         return bool(self.recorded)
 
     def begin(self, header: dict[str, Any]) -> None:
-        """Open the file and write its first line: what the run was asked and with which settings."""
+        """Say what the run was asked and with which settings: the first line of the file."""
         if self.path is None:
             return
+        self._header = {"schema": SCHEMA_VERSION, "version": config.VERSION, **header}
+        if not self.recorded:
+            self._open()
+
+    def _open(self) -> None:
+        """Put a file with the header and all effects so far in the place of the old one."""
+        lines = [_line(record) for record in (self._header, *(effect.as_plain() for effect in self.effects))]
+        self._header = None
         try:
-            self._file = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            self._file = replace_open(self.path or "", "".join(lines))
         except OSError as problem:
-            self.faults.append(f"the journal {self.path} cannot be written: {problem.strerror}")
-            return
-        self._write({"schema": SCHEMA_VERSION, "version": config.VERSION, **header})
+            self._fault(problem)
+
+    def _fault(self, problem: OSError) -> None:
+        self.faults.append(f"the journal {self.path} cannot be written: {problem.strerror}")
 
     def perform(
         self,
@@ -83,9 +101,10 @@ class Journal:
         """The answer of the outside to `request`: from the record while there is one, else by `do`.
 
         With `control`, `do` is left behind when the control has expired and it does not end by itself. Raises
-        DivergedError where the record holds something else, LLMError where the recorded or real call did, and
-        DeadlineReached for a call that was given up.
+        DivergedError where the record holds something else, what the recorded or real call did (an LLMError; of
+        other errors a recorded one has the name and the words only), and DeadlineReached for a call that was given up.
         """
+        request = to_plain(request)
         digest = _digest(request)
         if self.recorded and not self._matches(kind, digest, request):
             self.recorded.clear()
@@ -99,20 +118,11 @@ class Journal:
         number = len(self.effects) + 1
         try:
             result = do() if control is None else guarded(do, control)
-        except DeadlineReached:
-            self._keep(Effect(number, kind, digest, request, error={"given_up": True}, seconds=_since(started)))
+            plain = to_plain(result)
+        except Exception as problem:
+            self._keep(Effect(number, kind, digest, request, error=_as_record(problem), seconds=_since(started)))
             raise
-        except LLMError as problem:
-            error = {
-                "message": str(problem),
-                "fatal": problem.fatal,
-                "usage": to_plain(problem.usage),
-                "kind": problem.kind,
-                "fits": problem.fits,
-            }
-            self._keep(Effect(number, kind, digest, request, error=error, seconds=_since(started)))
-            raise
-        self._keep(Effect(number, kind, digest, request, to_plain(result), seconds=_since(started)))
+        self._keep(Effect(number, kind, digest, request, plain, seconds=_since(started)))
         return result
 
     def decide_limit(self, compute: Callable[[], str]) -> str:
@@ -135,7 +145,7 @@ class Journal:
             return False
         raise DivergedError(
             f"record {effect.number}: recorded was {_name(effect.kind, effect.request)},"
-            f" the run now asks for {_name(kind, request)}"
+            f" the run now asks for {_name(kind, request)}{_where(effect.request, request)}"
         )
 
     def _recall(self, result_type: type[T]) -> T:
@@ -144,31 +154,24 @@ class Journal:
         if effect.error is not None:
             if effect.error.get("given_up"):
                 raise DeadlineReached
-            raise LLMError(
-                str(effect.error.get("message", "")),
-                fatal=bool(effect.error.get("fatal")),
-                usage=from_plain(Usage, effect.error.get("usage", {})),
-                kind=str(effect.error.get("kind", "")),
-                fits=int(effect.error.get("fits", 0)),
-            )
+            raise _from_record(effect.error)
         return from_plain(result_type, effect.result)
 
     def _keep(self, effect: Effect) -> None:
         effect = replace(effect, number=len(self.effects) + 1)
         self.effects.append(effect)
-        self._write(to_plain(effect))
-
-    def _write(self, record: dict[str, Any]) -> None:
-        if self._file is None:
+        if self.recorded:
             return
-        line = config.redact(json.dumps(record, ensure_ascii=False)) + "\n"
-        try:
-            os.write(self._file, line.encode("utf-8", "backslashreplace"))
-            os.fsync(self._file)
-        except OSError as problem:
-            self.faults.append(f"the journal {self.path} cannot be written: {problem.strerror}")
-            os.close(self._file)
-            self._file = None
+        if self._header is not None:
+            self._open()
+        elif self._file is not None:
+            try:
+                write_all(self._file, _line(effect.as_plain()))
+                os.fsync(self._file)
+            except OSError as problem:
+                self._fault(problem)
+                os.close(self._file)
+                self._file = None
 
     def close(self, *, remove: bool = False) -> None:
         """Close the file; `remove` it once the finished trace has taken its place."""
@@ -185,28 +188,15 @@ def read_journal(path: str | Path) -> tuple[dict[str, Any], list[Effect]]:
     Raises TraceError.
     """
     try:
-        text = Path(path).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as problem:
-        raise TraceError(
-            f"cannot read {path}: {getattr(problem, 'strerror', None) or 'it is not UTF-8 text'}"
-        ) from None
-    lines = text.split("\n")
-    records: list[Any] = []
-    try:
-        whole = json.loads(text)
-    except ValueError:
-        whole = None
-    if isinstance(whole, dict) and "effects" in whole:
+        data = Path(path).read_bytes()
+    except OSError as problem:
+        raise TraceError(f"cannot read {path}: {problem.strerror}") from None
+    whole = _parsed(data)
+    if isinstance(whole, dict) and isinstance(whole.get("effects"), list):
         header = {key: value for key, value in whole.items() if key != "effects"}
         records = whole["effects"]
     else:
-        for i, line in enumerate(lines):
-            try:
-                records.append(json.loads(line) if line.strip() else None)
-            except ValueError:
-                if i < len(lines) - 1:
-                    raise TraceError(f"{path}, line {i + 1}: not a JSON record; the file is damaged") from None
-        records = [record for record in records if record is not None]
+        records = _lines(path, data)
         header = records.pop(0) if records and isinstance(records[0], dict) and "schema" in records[0] else {}
     if header.get("schema") != SCHEMA_VERSION or "query" not in header:
         raise TraceError(f"{path} is no trace of this program (schema {header.get('schema')!r}, need {SCHEMA_VERSION})")
@@ -214,6 +204,26 @@ def read_journal(path: str | Path) -> tuple[dict[str, Any], list[Effect]]:
         return header, from_plain(_Effects, {"items": records}).items
     except CodecError as problem:
         raise TraceError(f"{path}: {problem}") from None
+
+
+def _lines(path: str | Path, data: bytes) -> list[Any]:
+    """The records of a journal. Its last line may be cut off anywhere, also inside a character."""
+    lines = data.split(b"\n")
+    records = []
+    for i, line in enumerate(lines):
+        record = _parsed(line) if line.strip() else None
+        if record is not None:
+            records.append(record)
+        elif line.strip() and i < len(lines) - 1:
+            raise TraceError(f"{path}, line {i + 1}: not a JSON record; the file is damaged")
+    return records
+
+
+def _parsed(data: bytes) -> Any:
+    try:
+        return json.loads(data.decode("utf-8"))
+    except (ValueError, RecursionError):
+        return None
 
 
 def resumed(path: str | Path, query: str) -> Journal:
@@ -229,14 +239,76 @@ class _Effects:
     items: list[Effect]
 
 
+def _line(record: Any) -> str:
+    return config.redact(json.dumps(record, ensure_ascii=False)) + "\n"
+
+
 def _digest(request: Any) -> str:
-    text = json.dumps(to_plain(request), sort_keys=True, ensure_ascii=False)
+    # Of the redacted text: the record holds no other, and what was asked because of it must be found again.
+    text = config.redact(json.dumps(request, sort_keys=True, ensure_ascii=False))
     return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()[:16]
 
 
+def _as_record(problem: Exception) -> dict[str, Any]:
+    """An error as plain data."""
+    if isinstance(problem, DeadlineReached):
+        return {"given_up": True}
+    if isinstance(problem, LLMError):
+        return {
+            "message": str(problem),
+            "fatal": problem.fatal,
+            "usage": to_plain(problem.usage),
+            "kind": problem.kind,
+            "fits": problem.fits,
+        }
+    return {"raised": type(problem).__name__, "message": str(problem)}
+
+
+def _from_record(error: dict[str, Any]) -> Exception:
+    """The error that `_as_record` wrote down; one that is no LLMError comes back as a class of the same name."""
+    message = str(error.get("message", ""))
+    if error.get("given_up"):
+        return DeadlineReached()
+    if error.get("raised"):
+        named: Exception = type(str(error["raised"]), (_RecordedError,), {})(message)
+        return named
+    return LLMError(
+        message,
+        fatal=bool(error.get("fatal")),
+        usage=from_plain(Usage, error.get("usage", {})),
+        kind=str(error.get("kind", "")),
+        fits=int(error.get("fits", 0)),
+    )
+
+
+class _RecordedError(Exception):
+    """An error of a recorded run."""
+
+
 def _name(kind: str, request: Any) -> str:
-    text = json.dumps(to_plain(request), ensure_ascii=False)
+    text = json.dumps(request, ensure_ascii=False)
     return f"{kind} {text if len(text) <= 160 else '…' + text[-160:]}"
+
+
+def _where(recorded: Any, now: Any, path: str = "") -> str:
+    """The first place where two requests differ, with the words on both sides; "" where it would say nothing new."""
+    if isinstance(recorded, dict) and isinstance(now, dict):
+        keys = [key for key in {**recorded, **now} if recorded.get(key) != now.get(key)]
+        return _where(recorded.get(keys[0]), now.get(keys[0]), f"{path}.{keys[0]}".lstrip(".")) if keys else ""
+    if isinstance(recorded, list) and isinstance(now, list):
+        pairs = enumerate(zip(recorded, now, strict=False))
+        i = next((i for i, (a, b) in pairs if a != b), min(len(recorded), len(now)))
+        if i < min(len(recorded), len(now)):
+            return _where(recorded[i], now[i], f"{path}[{i}]")
+        return f"; {path} has {len(recorded)} items in the record and {len(now)} now"
+    if isinstance(recorded, str) and isinstance(now, str) and path and recorded != now:
+        at = len(os.path.commonprefix([recorded, now]))
+        start = max(0, at - 20)
+        return (
+            f"; they differ at {path}, character {at + 1}: recorded {recorded[start : at + 40]!r},"
+            f" now {now[start : at + 40]!r}"
+        )
+    return f"; {path} was {recorded!r:.60} and is {now!r:.60}" if path and recorded != now else ""
 
 
 def _since(started: float) -> float:

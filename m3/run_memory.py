@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
+from m3.codec import from_plain, to_plain
 from m3.records import LLMError, NoticeEvent, RunControl
 from m3.sessions import PastResearch
 from m3.untrusted import safe_line
-from m3.worker import DeadlineReached
+from m3.worker import DeadlineReached, guarded
 
 if TYPE_CHECKING:
     from m3.report import FinalOutput
@@ -29,21 +30,29 @@ class Store(Protocol):
 
 
 def recalled(query: str, store: Store, run: Run) -> list[PastResearch]:
-    """Related earlier runs. A caller's own store may raise anything or hang; the run then goes on without."""
+    """Related earlier runs. A caller's own store may raise, hang or bring anything; the run then goes on without."""
     patience = run.loop_control.within(RECALL_SECONDS)
+    problems: list[str] = []  # said from here: the hook need not stand a call from another thread
 
     def recall() -> list[PastResearch]:
         try:
-            return list(store.retrieve_related(query, control=patience))
-        except Exception as problem:  # noqa: BLE001
-            run.emit(NoticeEvent(f"memory: nothing was recalled: {type(problem).__name__}: {problem}"))
+            return from_plain(_Recalled, {"runs": to_plain(list(store.retrieve_related(query, control=patience)))}).runs
+        except BaseException as problem:  # noqa: BLE001  in a thread of its own, which is all that SystemExit may end
+            problems.append(f"memory: nothing was recalled: {type(problem).__name__}: {problem}")
             return []
 
     try:
-        return run.journal.perform("recall", query, list[PastResearch], recall, patience)
+        found = run.journal.perform("recall", query, list[PastResearch], recall, patience)
     except DeadlineReached:
-        run.emit(NoticeEvent("memory: nothing was recalled in time"))
-        return []
+        found, problems = [], ["memory: nothing was recalled in time"]
+    for problem in problems:
+        run.emit(NoticeEvent(problem))
+    return found
+
+
+@dataclass(frozen=True)
+class _Recalled:
+    runs: list[PastResearch]
 
 
 def remember(output: FinalOutput, store: Store, run: Run) -> FinalOutput:
@@ -51,8 +60,10 @@ def remember(output: FinalOutput, store: Store, run: Run) -> FinalOutput:
     if output.outcome == "failed" or NO_SOURCES_USED in output.warnings:
         return output
     try:
-        result = store.store_research(output, control=run.control)
-        problem = result.detail if getattr(result, "fault", False) else ""
+        result = guarded(lambda: store.store_research(output, control=run.control), run.control)
+        problem = str(result.detail) if getattr(result, "fault", False) else ""
+    except DeadlineReached:
+        problem = "the memory did not answer in time"
     except Exception as fault:  # noqa: BLE001  as above
         problem = f"{type(fault).__name__}: {fault}"
     if not problem:

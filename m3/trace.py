@@ -3,15 +3,16 @@
 While a run goes on, `trace.json.part` is its journal (m3/journal.py: JSON lines, each synced before the run goes on);
 at its end the whole becomes `trace.json`. Schema 1: `schema`, `version`, `query`, `started_at`, `settings` (those
 that differ from the defaults, without secrets), `llm_provider`, `model`, `search_providers`, `warnings`, `effects`
-(m3.journal.Effect: number, kind, digest, request, result, error, seconds), `steps`, `result`
-(FinalOutput.to_dict()).
+(m3.journal.Effect: number, kind, digest, request, result, error, seconds), `pages` (of each page read: `url`,
+`final_url`, `fetched_at`, `sha256` of its text), `steps`, `result` (FinalOutput.to_dict()).
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -19,9 +20,9 @@ from typing import Any
 
 import config
 from config import Config
-from m3.codec import to_plain
-from m3.journal import SCHEMA_VERSION, Journal, read_journal
-from m3.records import Completion, Message, RunControl, SearchOutcome
+from m3.codec import CodecError, from_plain
+from m3.journal import SCHEMA_VERSION, Effect, Journal, read_journal
+from m3.records import Completion, Message, Page, RunControl, SearchOutcome, TraceError
 from m3.report import FinalOutput
 from m3.untrusted import safe_line
 
@@ -50,7 +51,16 @@ def trace_json(header: dict[str, Any], journal: Journal, output: FinalOutput) ->
         "schema": SCHEMA_VERSION,
         "version": config.VERSION,
         **header,
-        "effects": [to_plain(effect) for effect in journal.effects],
+        "effects": [effect.as_plain() for effect in journal.effects],
+        "pages": [
+            {
+                "url": fetched["url"],
+                "final_url": fetched["final_url"],
+                "fetched_at": fetched["page"]["fetched_at"],
+                "sha256": _hash(config.redact(fetched["page"]["text"])),
+            }
+            for fetched in _fetched(journal.effects)
+        ],
         "steps": [asdict(step) for step in output.steps],
         "result": output.to_dict(),
     }
@@ -63,13 +73,24 @@ def open_resume(path: str | Path) -> tuple[str, Journal]:
     return str(header["query"]), Journal(recorded=deque(effects))
 
 
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()
+
+
+def _fetched(effects: Iterable[Effect]) -> Iterator[dict[str, Any]]:
+    """The pages that were read (FetchedPage with a page), as plain data."""
+    for effect in effects:
+        if effect.kind == "fetch" and effect.error is None:
+            yield from (item for item in effect.result or [] if item["page"])
+
+
 class Replay:
     """A recorded run as the arguments of `run_react_loop`: nothing outside is asked, no key is needed."""
 
     def __init__(self, path: str | Path) -> None:
         """Raises TraceError."""
         header, effects = read_journal(path)
-        self.header = {k: v for k, v in header.items() if k not in ("schema", "version", "steps", "result")}
+        self.header = {k: v for k, v in header.items() if k not in ("schema", "version", "pages", "steps", "result")}
         self.query = str(header["query"])
         self.recorded_summary = str((header.get("result") or {}).get("summary", ""))
         known = {f.metadata["env"]: f for _, f in config.all_settings()}
@@ -107,6 +128,52 @@ class _Recorded:
 
     def fetch(self, url: str, *, control: RunControl | None = None) -> Any:
         raise AssertionError("a replay asked for a page")
+
+
+def check_again(path: str | Path) -> tuple[bool, list[str]]:
+    """The citation check of a finished run once more, over the pages in its trace.
+
+    Returns whether every verdict is as recorded and no page was changed since, and the lines to print. Raises
+    TraceError.
+    """
+    from m3.grounding import verify
+
+    header, effects = read_journal(path)
+    result = header.get("result")
+    if not isinstance(result, dict):
+        raise TraceError(f"{path} holds no result to check; the run did not end")
+    try:
+        read = [from_plain(Page, fetched["page"]) for fetched in _fetched(effects)]
+        pages = {page.url: page for page in read}
+        cited, missing = _cited(result, pages)
+        recorded = [(c["claim"], c["source"], c["verdict"]) for c in result.get("grounding", [])]
+        hashes = {entry["url"]: entry["sha256"] for entry in header.get("pages", [])}
+        report = verify(str(result.get("summary", "")), cited)
+    except (CodecError, KeyError, TypeError) as problem:
+        raise TraceError(f"{path}: the result does not have the shape of one: {problem}") from None
+    lines = [f"[Source {number}] {safe_line(url)}: its page is not in the trace" for number, url in missing]
+    changed = [f["url"] for f in _fetched(effects) if hashes.get(f["url"], "") not in ("", _hash(f["page"]["text"]))]
+    lines += [f"{safe_line(url)}: its text is not the one that was read" for url in changed]
+    found = [(check.claim, check.source, check.verdict) for check in report]
+    # What the run itself took back (dead tags, a whole draft that nothing bears out) is no sentence of the summary.
+    known = {(claim, source): verdict for claim, source, verdict in recorded}
+    differing = 0
+    for claim, source, verdict in found:
+        # Of a draft that was withheld the checks stay, while the summary says another thing.
+        before = known.get((claim, source), "no such statement" if cited else verdict)
+        differing += before != verdict
+        tag = "" if source is None else f" [Source {source}]"
+        was = "" if before == verdict else f" (recorded: {before})"
+        lines.append(f"{verdict}{tag}{was}: {safe_line(claim, 300)}")
+    lines.append(report.line())
+    return not (missing or changed or differing), lines
+
+
+def _cited(result: dict[str, Any], pages: dict[str, Page]) -> tuple[dict[int, Page], list[tuple[int, str]]]:
+    """The pages of a result by source number, and the sources whose page is not there."""
+    sources = {int(source["number"]): str(source["url"]) for source in result.get("sources", [])}
+    found = {number: pages[url] for number, url in sources.items() if url in pages}
+    return found, [(number, url) for number, url in sources.items() if url not in pages]
 
 
 def show(path: str | Path) -> Iterator[str]:

@@ -74,7 +74,8 @@ def call_within(
                 continue
             finished = True
             if kind == "error":
-                raise value
+                # What ends a worker, such as SystemExit, must not end the program.
+                raise value if isinstance(value, Exception) else RuntimeError(f"{type(value).__name__}: {value}")
             return value  # type: ignore[no-any-return]
     finally:
         if not finished:

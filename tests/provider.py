@@ -78,6 +78,7 @@ class Provider:
 def handler_of(provider: Provider) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True  # else the body waits 40 ms for the acknowledgement of the headers
 
         def do_POST(self) -> None:
             size = int(self.headers.get("content-length", 0))

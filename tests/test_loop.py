@@ -18,6 +18,7 @@ from m3.records import (
     Message,
     ObservationEvent,
     RunControl,
+    SearchOutcome,
 )
 from m3.report import FinalOutput
 from m3_react_agent import run_react_loop
@@ -135,6 +136,40 @@ def test_the_same_action_is_answered_from_memory_once_and_ends_the_loop_the_thir
     assert "You did this before" in llm.prompts[3][-1]["content"]
     assert (output.outcome, output.stop_reason) == ("partial", "no_progress")
     assert output.summary == REPORT
+
+
+def test_three_searches_in_a_row_that_find_nothing_end_the_loop_with_no_progress() -> None:
+    web = DictWeb({})
+    output = run(ScriptedLLM(*(action("search", f'{{"query": "try {i}"}}') for i in range(9))), web)
+    assert (output.outcome, output.stop_reason, output.iterations_used) == ("partial", "no_progress", 3)
+    assert len(web.searched) == 3 and "no_results" in output.summary
+
+
+def test_a_search_that_only_repeats_an_empty_one_in_other_words_counts_as_empty() -> None:
+    turns = [action("search", f'{{"query": "{query}"}}') for query in ("red teas", "the red tea", "red tea")]
+    web = DictWeb({})
+    output = run(ScriptedLLM(*turns), web)
+    assert (output.stop_reason, output.iterations_used, len(web.searched)) == ("no_progress", 3, 1)
+
+
+def test_an_empty_search_among_others_that_find_or_read_something_ends_nothing() -> None:
+    class Web(DictWeb):
+        def search(self, query: str, **rest: Any) -> SearchOutcome:
+            return super().search(query, **rest) if "oolong" in query else SearchOutcome((), "dict", "no_results")
+
+    empty = [action("search", f'{{"query": "nothing {i}"}}') for i in range(4)]
+    output = run(ScriptedLLM(*empty[:2], SEARCH, empty[2], FETCH, empty[3], FINISH, REPORT), Web(PAGES))
+    assert (output.outcome, output.iterations_used) == ("answered", 7)
+
+
+def test_a_model_that_brings_no_text_at_all_is_a_provider_fault() -> None:
+    class Mute(ScriptedLLM):
+        def complete(self, messages: Sequence[Message], **rest: Any) -> Any:
+            return None
+
+    output = run(Mute(FINISH))
+    assert (output.outcome, output.stop_reason) == ("failed", "provider_error")
+    assert any("no text" in warning for warning in output.warnings)
 
 
 @pytest.mark.parametrize(

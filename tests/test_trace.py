@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import deque
 from pathlib import Path
 from typing import Any
 
@@ -220,3 +221,99 @@ def test_the_codec_gives_back_what_it_was_given_and_refuses_the_rest() -> None:
 def test_show_gives_plain_lines_whatever_the_trace_holds(tmp_path: Path) -> None:
     path, _ = record(tmp_path, ScriptedLLM(SEARCH, "\x1b[2J nonsense \x07", FETCH, FINISH, REPORT))
     assert not re.search(r"[\x00-\x08\x1b\x7f]", "".join(show(path)))
+
+
+def test_a_changed_prompt_is_shown_at_the_character_where_it_changed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, _ = record(tmp_path, ScriptedLLM(SEARCH, FETCH, FINISH, REPORT))
+    from m3 import prompts
+
+    real = prompts.question_prompt
+    monkeypatch.setattr(prompts, "question_prompt", lambda query: real(query).replace("oolong", "white"))
+    with pytest.raises(DivergedError) as caught:
+        play(Replay(path))
+    said = str(caught.value)
+    assert re.search(r"^record \d+: recorded was model ", said)
+    assert "they differ at messages[1].content, character 19: recorded " in said
+    assert "'Question: What is oolong tea?', now 'Question: What is white tea?'" in said
+
+
+@pytest.mark.parametrize("cut", range(1, 5))
+def test_a_journal_cut_inside_a_character_is_read_up_to_its_last_whole_line(cut: int, tmp_path: Path) -> None:
+    path = tmp_path / "t.part"
+    head = b'{"schema": 1, "query": "q"}\n'
+    path.write_bytes(head + b'{"number": 1, "kind": "date", "digest": "x", "request": "' + "😀".encode()[:cut])
+    assert read_journal(path)[1] == []
+
+
+def test_a_resumed_run_leaves_the_old_journal_until_it_has_something_new_to_say(tmp_path: Path) -> None:
+    """Killed again while it plays what it knows, it must not have lost what was paid."""
+    path, _ = record(tmp_path, ScriptedLLM(SEARCH, FETCH, FINISH, REPORT))
+    before = path.read_text()
+    cut = "".join(before.splitlines(keepends=True)[:-2])
+    path.write_text(cut)
+    _, effects = read_journal(path)
+    journal = Journal(path, deque(effects))
+    journal.begin({"query": "What is oolong tea?"})
+    seen: list[str] = []
+    web = DictWeb(PAGES)
+    run_react_loop(
+        "What is oolong tea?", config=load_config({}), llm=ScriptedLLM(REPORT), search=web, fetcher=web, resume=journal,
+        on_event=lambda event: seen.append(path.read_text()),
+    )  # fmt: skip
+    journal.close()
+    assert seen[0] == cut
+    assert len(read_journal(path)[1]) >= len(effects) + 1
+
+
+@pytest.mark.parametrize("fault", [RuntimeError("out of order"), SystemExit(9)])
+def test_what_a_callers_part_raised_is_raised_again_in_a_replay(fault: BaseException, tmp_path: Path) -> None:
+    class Web(DictWeb):
+        def search(self, query: str, **rest: Any) -> SearchOutcome:
+            if not self.searched:
+                self.searched.append(query)
+                raise fault
+            return super().search(query, **rest)
+
+    path, output = record(tmp_path, ScriptedLLM(SEARCH, SEARCH, FETCH, FINISH, REPORT), Web(PAGES))
+    assert output.outcome == "answered" and "The action failed" in output.steps[0].observation
+    again = play(Replay(path))
+    assert again.summary == output.summary
+    assert [step.observation for step in again.steps] == [step.observation for step in output.steps]
+
+
+def test_verify_gives_the_verdicts_of_the_run_again_and_sees_a_changed_page_or_sentence(tmp_path: Path) -> None:
+    trace = tmp_path / "t.json"
+    assert run_command(QUESTION, "--quiet", "--trace-out", str(trace)).returncode == 0
+    done = run_command("--verify", str(trace))
+    assert done.returncode == 0 and "matched [Source 1]: " in done.stdout and "cited;" in done.stdout
+    record = json.loads(trace.read_text())
+    sentence = re.split(r" \[Source", record["result"]["summary"])[0].split(". ")[-1]
+    claimed = json.loads(json.dumps(record))
+    claimed["result"]["summary"] = claimed["result"]["summary"].replace(sentence, "Elephants invented HyDE in 1742")
+    trace.write_text(json.dumps(claimed))
+    done = run_command("--verify", str(trace))
+    assert "not_found [Source" in done.stdout and "Elephants" in done.stdout and done.returncode == 1
+    for effect in record["effects"]:
+        for item in effect["result"] if effect["kind"] == "fetch" else []:
+            item["page"]["text"] = "Cats sleep. " * 200
+    trace.write_text(json.dumps(record))
+    done = run_command("--verify", str(trace))
+    assert done.returncode == 1 and "its text is not the one that was read" in done.stdout
+    assert "(recorded: matched)" in done.stdout
+    for text in (
+        "{}",
+        '{"schema": 1, "query": "q"}',
+        '{"schema": 1, "query": "q", "effects": [], "result": {"sources": 5}}',
+    ):
+        trace.write_text(text)
+        done = run_command("--verify", str(trace))
+        assert done.returncode == 2 and len(done.stderr.splitlines()) == 1
+
+
+def test_a_page_of_the_trace_has_its_hash_and_time(tmp_path: Path) -> None:
+    trace = tmp_path / "t.json"
+    run_command(QUESTION, "--quiet", "--trace-out", str(trace))
+    pages = json.loads(trace.read_text())["pages"]
+    assert len(pages) >= 2 and all(re.fullmatch("[0-9a-f]{64}", page["sha256"]) and page["url"] for page in pages)
