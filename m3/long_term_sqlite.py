@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 SCHEMA = 1  # PRAGMA user_version
 RECALL_SECONDS, SAVE_SECONDS = 2.0, 5.0
+LOCK_SECONDS = 5.0  # that another process may hold the file, however long the work itself may take
 GRACE_SECONDS = 0.5  # for saving what a stopped or expired run found: a local write takes milliseconds
 TRIM_AT_ONCE = 5
 
@@ -281,7 +282,7 @@ class LocalMemory:
             raise TroubleError("the store is busy")
         try:
             db = self._open(seconds)
-            db.execute(f"PRAGMA busy_timeout = {int(seconds * 1000)}")
+            db.execute(f"PRAGMA busy_timeout = {int(min(seconds, LOCK_SECONDS) * 1000)}")
             db.set_progress_handler(lambda: time.monotonic() > deadline, 20_000)  # a true value interrupts
             with _transaction(db) if writing else nullcontext():
                 return work(db)

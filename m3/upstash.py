@@ -24,6 +24,7 @@ CONNECT_SECONDS, READ_SECONDS = 3.0, 5.0  # of one request, when the operation h
 RETRY_WAIT = 0.3  # seconds before the one retry; every write is keyed by id, so repeating it does no harm
 OUTAGES, OUTAGE_PAUSE = 2, 60.0  # so many in a row switch the store off for so many seconds
 MAX_REQUEST_BYTES = 1_000_000
+MAX_REPLY_BYTES = 8_000_000  # fifty sessions of the largest size come to half of it
 POLL_SECONDS = 0.05  # how soon a stopped run is noticed while a request is under way
 
 # Substrings of error texts, lower case, and what they mean for the person at the keyboard.
@@ -146,20 +147,32 @@ class UpstashRest:
                 auth=self._authorise,
                 timeout=(min(CONNECT_SECONDS, left), min(READ_SECONDS, left)),
                 allow_redirects=False,
+                stream=True,
             )
+            raw = self._body(response)
         except requests.RequestException as problem:
             # The text of the exception may hold the address; its type says enough.
             raise OutageError(f"the memory at {self.host} did not answer ({type(problem).__name__})") from None
         self._sync_token = str(response.headers.get("upstash-sync-token") or self._sync_token)
         try:
-            reply = response.json()
-        except ValueError:
+            reply = json.loads(raw)
+        except (ValueError, RecursionError):
             raise OutageError(f"the memory at {self.host} answered {response.status_code} without JSON") from None
         if response.status_code >= 500 or response.status_code == 429:
             text = str(reply.get("error", "")) if isinstance(reply, dict) else ""
             if not _meaning(text, _OFF) and not _meaning(text, _READ_ONLY):
                 raise OutageError(f"the memory at {self.host} answered {response.status_code}")
         return reply
+
+    def _body(self, response: Any) -> bytes:
+        """The whole body of a reply, unless it is larger than any that is asked for."""
+        body = bytearray()
+        with response:
+            for piece in response.iter_content(1 << 16):
+                body += piece
+                if len(body) > MAX_REPLY_BYTES:
+                    raise StoreError(f"the memory at {self.host} answered with more than {MAX_REPLY_BYTES:,} bytes")
+        return bytes(body)
 
     def _authorise(self, request: Any) -> Any:
         # As an auth hook the header also wins over a .netrc entry for the host.
@@ -236,6 +249,9 @@ def bounded(work: Callable[[RunControl], T], seconds: float, control: RunControl
         if part.expired or control.stopped:
             part.stop("abandoned")
             raise OutageError(f"the memory did not answer within {allowed:.1f} s")
+    if problems and isinstance(problems[0], (TypeError, ValueError, LookupError, AttributeError, ArithmeticError)):
+        # Results of other types than the commands give: another program's keys, or no Redis at all.
+        raise StoreError(f"the memory answered what cannot be read ({type(problems[0]).__name__})") from problems[0]
     if problems:
         raise problems[0]
     return result[0]

@@ -6,6 +6,8 @@ import json
 import logging
 import os
 import shutil
+import sqlite3
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -655,3 +657,44 @@ def test_a_home_that_may_not_be_entered_or_is_not_there_costs_the_memory_and_not
     monkeypatch.delenv("XDG_DATA_HOME", raising=False)
     monkeypatch.setattr("pathlib.Path.home", homeless)
     assert not LocalMemory(data_folder() / "memory.sqlite").put()
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b'[{"result":null}]',
+        b'[{"result":null},{"result":null}]',
+        b'[{"result":"abc"},{"result":"abc"}]',
+        b'[{"result":5},{"result":["1"]}]',
+        b"[null,null]",
+        b"[" * 5_000,
+        b'[{"result":"' + b"x" * 9_000_000 + b'"}]',
+    ],
+)
+def test_results_of_another_shape_are_an_empty_recall_and_raise_nothing(body: bytes, server: UpstashServer) -> None:
+    store = LongTermMemory(server.url, TOKEN)
+    server.fault = lambda path, commands: ("status", 200, body)
+    assert store.retrieve_related(TEA) == store.recent() == [] and store.get("x") is None
+    assert not store.store_research(output(TEA)).stored and not store.forget("x")
+    assert store.reindex() == store.forget_all() == 0
+
+
+def test_a_count_that_is_no_number_is_an_empty_recall(server: UpstashServer) -> None:
+    store = LongTermMemory(server.url, TOKEN)
+    assert store.store_research(output(TEA)).stored
+    server.run("HSET", "m3:1:df", "tea", "abc")
+    assert store.retrieve_related(TEA) == []
+
+
+def test_a_file_that_another_process_holds_is_not_waited_for_as_long_as_an_index_may_take(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = LocalMemory(tmp_path / "memory.sqlite")
+    store.store_research(output(TEA))
+    holder = sqlite3.connect(tmp_path / "memory.sqlite", isolation_level=None)
+    holder.execute("BEGIN EXCLUSIVE")
+    monkeypatch.setattr("m3.long_term_sqlite.LOCK_SECONDS", 0.1)
+    started = time.monotonic()
+    assert store.reindex() == 0
+    assert time.monotonic() - started < 20
+    holder.close()
