@@ -21,8 +21,8 @@ COMMON_LEAST, COMMON_SHARE = 200, 0.02  # a stem in more sessions than both says
 # Of the score. On pairs of medical questions with hard negatives (3,043 sessions) plain idf-Jaccard at 0.22 is said to
 # reject nine wrong leads in ten and keep four right ones in five; function words lift such scores by about 0.015. The
 # more sessions, the more of them resemble a question by chance: by the logarithm of their number.
-FLOOR, FLOOR_AT, FLOOR_SLOPE = 0.245, 3_000, 0.06
-FLOOR_LEAST, FLOOR_MOST = 0.15, 0.26
+FLOOR, FLOOR_AT, FLOOR_SLOPE = 0.245, 1_500, 0.12
+FLOOR_LEAST, FLOOR_MOST = 0.163, 0.245
 FUNCTION_WORD_WEIGHT = 0.15  # of a stem's mean weight: "how" and "why" tell questions about one thing apart
 ALIKE_PENALTY = 0.5  # of a session that resembles one already chosen: three leads should be three
 
