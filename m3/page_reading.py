@@ -63,7 +63,6 @@ def read_body(
             page, cut = _page(text, "text", url, control)  # JSON lines, a log, a list of references in brackets
     except _NotReadable as problem:
         return FetchedPage(url, "unsupported_type", detail=problem.code, error=str(problem), final_url=url)
-    page = _without_foreign_codes(page)
     if media == "html":
         if not page.links:
             page = replace(page, links=_links(text, url))
@@ -323,7 +322,7 @@ def _markup_away(text: str) -> str:
     return " ".join(html.unescape("".join(_between_tags(text))).split()) if "<" in text else text
 
 
-# --- links and characters --------------------------------------------------------------------------------
+# --- links -------------------------------------------------------------------------------------------------
 
 _HREF = re.compile(
     r"<a\s(?:[^<>]{0,300}?\s)?href\s*=\s*(?:\"([^\"<>]{1,2000})\"|'([^'<>]{1,2000})'|([^\s\"'<>]{1,2000}))", re.I
@@ -343,24 +342,6 @@ def _links(text: str, url: str) -> tuple[str, ...]:
         if link.startswith(("http://", "https://")):
             found[link] = None
     return tuple(found)
-
-
-_FOREIGN = re.compile("[\0\ud800-\udfff]")
-
-
-def _without_foreign_codes(page: Page) -> Page:
-    """No NUL and no lone surrogate reaches a prompt, JSON or a terminal. Replaced one for one: offsets stay."""
-    strings = (page.text, page.title, page.author, page.site)
-    if not any(map(_FOREIGN.search, strings)):
-        return page
-
-    def clean(text: str) -> str:
-        return _FOREIGN.sub("\ufffd", text)
-
-    return replace(
-        page, text=clean(page.text), title=clean(page.title), author=clean(page.author), site=clean(page.site),
-        blocks=tuple(replace(b, text=clean(b.text)) for b in page.blocks),
-    )  # fmt: skip
 
 
 # --- what is no page -------------------------------------------------------------------------------------

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
+from m3.untrusted import clean_characters, clean_page
+
 Message: TypeAlias = dict[str, str]
 """One chat message: `{"role": "system" | "user" | "assistant", "content": text}`."""
 
@@ -140,13 +142,15 @@ class Page:
 def page_from_parts(url: str, parts: Iterable[tuple[str, str] | tuple[str, str, int, int | None]], **meta: Any) -> Page:
     """Build a page from `(kind, text[, level, page_number])` parts, setting text and offsets together.
 
-    Neighbouring list items and table rows stand on neighbouring lines, all else is parted by a blank line.
+    Characters that no reader sees are taken out here, so that quotes, offsets and prompts speak of one text; words stay
+    as they are (what imitates the loop is defused only where text enters a prompt). Neighbouring list items and table
+    rows stand on neighbouring lines, all else is parted by a blank line.
     """
     blocks: list[Block] = []
     chunks: list[str] = []
     at = 0
     for part in parts:
-        kind, text = part[0], part[1].strip("\n")
+        kind, text = part[0], clean_page(part[1]).strip("\n")
         if not text.strip():
             continue
         level, number = (part[2], part[3]) if len(part) == 4 else (0, None)
@@ -157,6 +161,9 @@ def page_from_parts(url: str, parts: Iterable[tuple[str, str] | tuple[str, str, 
         blocks.append(Block(kind, text, at, at + len(text), level, number))
         chunks.append(text)
         at += len(text)
+    for name in ("title", "author", "site"):
+        if meta.get(name):
+            meta[name] = " ".join(clean_characters(meta[name]).split())
     return Page(url=url, text="".join(chunks), blocks=tuple(blocks), **meta)
 
 

@@ -35,7 +35,15 @@ _JOINERS = re.compile(r"[\u200c\u200d\ufe00-\ufe0f]")
 _MARKS = re.compile(
     rf"[\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]{{{MAX_MARKS + 1},}}"
 )
-_LONG = re.compile(rf"\S{{{MAX_WORD + 1},}}")
+_MISREAD = re.compile(
+    r"[\xc2-\xdf][\x80-\x9f]|[\xe0-\xef](?:[\x80-\x9f][\x80-\xbf]|[\xa0-\xbf][\x80-\x9f])"
+    r"|[\xf0-\xf4][\x80-\xbf]{3}"
+)
+# Scripts that put no blanks between words have no words that could be too long.
+_LONG = re.compile(
+    rf"[^\s\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3000-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef"
+    rf"\U00020000-\U0003ffff]{{{MAX_WORD + 1},}}"
+)
 # Scripts in which ZWNJ and ZWJ are spelling: Arabic and its kin, the Indic ones, Khmer, Myanmar, Mongolian.
 _JOINING = re.compile(r"[\u0600-\u08ff\u0900-\u0dff\u1000-\u109f\u1780-\u17ff\u1800-\u18af\ufb50-\ufdff\ufe70-\ufefc]")
 
@@ -61,6 +69,19 @@ def clean_characters(text: str) -> str:
         text = _JOINERS.sub(_needed_joiner, text)
         text = _MARKS.sub(lambda m: m[0][:MAX_MARKS], text)
     return _LONG.sub(lambda m: m[0][:MAX_WORD] + "…", text)
+
+
+def clean_page(text: str) -> str:
+    """`clean_characters` for a page's own text, from which quotes are taken.
+
+    C1 controls stay where they are the tail of wrongly decoded UTF-8 (U+00E2 U+0080 U+00A6 for an ellipsis): without
+    them nobody could tell which character was meant. They are gone from what enters a prompt or a terminal.
+    """
+    if not _MISREAD.search(text):
+        return clean_characters(text)
+    kept = _MISREAD.findall(text)
+    between = _MISREAD.split(text)
+    return "".join(clean_characters(part) + tail for part, tail in zip(between, [*kept, ""], strict=True))
 
 
 def _needed_joiner(match: re.Match[str]) -> str:

@@ -12,7 +12,7 @@ Part = tuple[str, str, int, "int | None"]  # kind, text, level, page number: wha
 
 _HEADINGS = {f"h{n}": n for n in range(1, 7)}
 _HEADING_MARKS = re.compile(r"\s*(?:[¶§#🔗\uf0c1]|\[\s*edit\s*\])+\s*$|^\s*[#¶🔗]+\s+")
-_INVISIBLE = str.maketrans(dict.fromkeys("\u00ad\u200b\u200c\u2060\ufeff", None))
+_INVISIBLE = str.maketrans(dict.fromkeys("\u00ad\u200b\u2060\ufeff", None))
 _GUTTER = re.compile(
     r"(?:^|[\s_-])(?:lineno|linenos|linenodiv|line-?numbers?(?!-mode)(?:-rows)?|gutter|hljs-ln-n"
     r"|rouge-gutter|ln|lnt)(?=$|[\s_-])"

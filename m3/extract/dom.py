@@ -17,12 +17,15 @@ from bs4.builder import HTMLTreeBuilder
 from bs4.element import NavigableString, Tag
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
+from m3.extract.styles import Sheet
+
 MAX_DEPTH = 120  # deeper elements are dissolved into their ancestor, so that walks over the tree may recurse
 MAX_NODES = 60_000  # further nodes are left out and the page is noted as cut
 
 _NEVER_TEXT = frozenset(
     "script style svg iframe frame frameset noframes link template canvas object embed applet audio video source "
-    "track map area param base meta head datalist select option optgroup textarea input progress meter".split()
+    "track map area param base basefont meta head title datalist select option optgroup textarea input progress meter "
+    "noembed".split()
 )
 BLOCK = frozenset(
     "address article aside blockquote body center dd details dialog dir div dl dt fieldset figcaption figure footer "
@@ -71,6 +74,7 @@ class Element(Tag):
     own_chars: int = 0  # text that stands in the element itself or in inline children, not in inner blocks
     own_link_chars: int = 0
     dropped: bool = False
+    node: Any = None  # of Lexbor, where the page has style rules that may mean the element
 
     @property
     def elements(self) -> Iterator[Element]:
@@ -133,7 +137,9 @@ class Document:
     canonical: str = ""
     metas: list[tuple[str, str]] = field(default_factory=list)
     structured: list[str] = field(default_factory=list)
-    styles: list[str] = field(default_factory=list)
+    sheet: Sheet = field(default_factory=Sheet)
+    external_styles: bool = False  # rules from other files hold too, which are not known
+    root: Any = None  # the Lexbor node of `<html>`
     truncated: bool = False
 
     def meta(self, *names: str) -> str:
@@ -156,11 +162,13 @@ class _LexborTreeBuilder(HTMLTreeBuilder):
     is_xml = False
     picklable = False
     truncated = False
+    nodes = 0
 
-    def __init__(self, parsed: LexborHTMLParser) -> None:
+    def __init__(self, parsed: LexborHTMLParser, keep_nodes: bool) -> None:
         # one string per class attribute: the rules compare whole attributes and cache by them
         super().__init__(multi_valued_attributes={}, string_containers={})
         self._parsed = parsed
+        self._keep_nodes = keep_nodes
 
     def prepare_markup(
         self,
@@ -198,8 +206,11 @@ class _LexborTreeBuilder(HTMLTreeBuilder):
             if nodes > MAX_NODES:
                 self.truncated = True
                 break
+            self.nodes = nodes
             if depth < MAX_DEPTH:
-                start(name, None, None, {key: value or "" for key, value in attributes.items()})
+                element = start(name, None, None, {key: value or "" for key, value in attributes.items()})
+                if self._keep_nodes and element is not None:
+                    element.node = node
                 stack.append((name, -1))
             child = node.last_child
             while child is not None:
@@ -213,12 +224,14 @@ class _LexborTreeBuilder(HTMLTreeBuilder):
 def parse(html: str) -> Document:
     """A page's tree and what its head says. The tree begins at `<body>`; comments and scripts are not in it."""
     parsed = LexborHTMLParser(html.replace("\0", ""))
-    builder = _LexborTreeBuilder(parsed)
+    sheet = Sheet.of_texts([node.text() for node in parsed.css("style")])
+    builder = _LexborTreeBuilder(parsed, bool(sheet.rules))
     soup = BeautifulSoup("", builder=builder, element_classes={Tag: Element})
     body = soup.find("body")
     if not isinstance(body, Element):  # a frameset has none
         body = Element(name="body", builder=builder)
-    document = Document(body, truncated=builder.truncated)
+    sheet.root, sheet.nodes = parsed.root, builder.nodes
+    document = Document(body, sheet=sheet, root=parsed.root, truncated=builder.truncated)
     _read_head(parsed, document)
     return document
 
@@ -233,14 +246,15 @@ def _read_head(parsed: LexborHTMLParser, document: Document) -> None:
         if name and content:
             document.metas.append((name, content))
     for node in parsed.css("link[rel]"):
-        if (node.attributes.get("rel") or "").lower() == "canonical" and not document.canonical:
+        relations = (node.attributes.get("rel") or "").lower().split()
+        if relations == ["canonical"] and not document.canonical:
             document.canonical = (node.attributes.get("href") or "").strip()
+        document.external_styles = document.external_styles or "stylesheet" in relations
     base = parsed.css_first("base[href]")
     document.base = (base.attributes.get("href") or "").strip() if base else ""
     for node in parsed.css("script[type]"):
         if "ld+json" in (node.attributes.get("type") or "").lower():
             document.structured.append(node.text())
-    document.styles = [node.text() for node in parsed.css("style")]
 
 
 def _meta(node: LexborNode) -> tuple[str, str]:

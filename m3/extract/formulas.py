@@ -9,13 +9,17 @@ from m3.extract.dom import Element
 _DISPLAY = re.compile(r"^\{\\(?:display|text)style\s*(.*)\}$", re.S)
 _RENDERED = frozenset({"MathJax_Preview", "MathJax", "MathJax_SVG", "MathJax_CHTML", "katex-html"})
 _CARRIERS = frozenset({"katex", "mwe-math-element", "mjx-container"})
+_ANNOTATIONS = frozenset({"annotation", "annotation-xml"})
+_COMMAND = re.compile(r"\\(?:begin|end)\{[^{}]*\}(?:\{[^{}]*\})?|\\[a-zA-Z]+")
+_WORD = re.compile(r"[^\W\d_]{4,}")
+UNSEEN_WORDS = 3  # of four letters or more
 
 
 def formula(element: Element) -> str | None:
     """`$TeX$` for an element that shows a formula, "" for a second rendering of one, None for any other element."""
     name, names = element.name, element.attrs.get("class", "").split()
     if name == "math":
-        return _marked(_tex_of(element) or element.words_in())
+        return _marked(_tex_of(element) or _shown(element))
     if name == "script":
         return _marked("".join(str(s) for s in element.contents))
     if name == "img":
@@ -25,7 +29,7 @@ def formula(element: Element) -> str | None:
     if name == "mjx-container" or _CARRIERS.intersection(names):
         for inner in element.descend():
             if inner.name == "math":
-                return _marked(_tex_of(inner) or inner.words_in())
+                return _marked(_tex_of(inner) or _shown(inner))
             if inner.name == "img" and inner.attrs.get("alt"):
                 return _marked(inner.attrs["alt"])
         return None
@@ -36,10 +40,25 @@ def formula(element: Element) -> str | None:
 
 
 def _tex_of(math: Element) -> str:
+    """The formula's source as it is attached to it, unless that says more than the formula shows."""
+    shown = _shown(math)
     for inner in math.descend():
         if inner.name == "annotation" and "tex" in inner.attrs.get("encoding", "").lower():
-            return "".join(str(s) for s in inner.strings)
-    return str(math.attrs.get("alttext", ""))
+            return _if_shown("".join(str(s) for s in inner.strings), shown)
+    return _if_shown(str(math.attrs.get("alttext", "")), shown)
+
+
+def _shown(math: Element) -> str:
+    """What a reader sees of a formula: the text outside its annotations."""
+    strings = (s for s in math.strings if not any(p.name in _ANNOTATIONS for p in s.parents))
+    return " ".join("".join(strings).split())
+
+
+def _if_shown(tex: str, shown: str) -> str:
+    """TeX whose words the formula shows; "" for other text, which no reader sees."""
+    letters = "".join(shown.split()).casefold()
+    unseen = [word for word in _WORD.findall(_COMMAND.sub(" ", tex)) if word.casefold() not in letters]
+    return "" if len(unseen) >= UNSEEN_WORDS else tex
 
 
 def _marked(tex: str) -> str:

@@ -24,14 +24,12 @@ MAX_LINKS = 500
 def extract_page(html: str, url: str) -> Page:
     """Read one page that is known to be of ordinary size and depth (see `bounded`)."""
     document = parse(html)
-    body = document.body
-    measure(body)
-    unwrap_noscript(document)
+    hidden = _visible(document)
     kind = page_kind(document, url)
     meta = read_metadata(document, url, kind)
-    drop_hidden(document)
     parts, container, kind = _content(document, kind, meta)
     notes: list[str] = ["the page was cut: it holds too many elements"] if document.truncated else []
+    notes += hidden
     size = sum(len(part[1]) for part in parts)
     if size < SHORT:
         parts, container, note = _second_reading(html, document, parts, container)
@@ -39,6 +37,13 @@ def extract_page(html: str, url: str) -> Page:
             notes.append(note)
     links = _links(container, urljoin(url, document.base) if document.base else url)
     return page_from_parts(url, parts, kind=kind, links=links, notes=tuple(notes), **meta)
+
+
+def _visible(document: Document) -> tuple[str, ...]:
+    """Leave in a page what a reader sees, and measure it; the notes on what was left out."""
+    notes = drop_hidden(document)
+    measure(document.body)
+    return notes + unwrap_noscript(document)
 
 
 def _content(document: Document, kind: Kind, meta: dict[str, str]) -> tuple[list[Part], Element, Kind]:
@@ -120,10 +125,9 @@ def _second_reading(
     stated = article_body(document)
     if len(stated) > size + 100:
         return [("paragraph", line, 0, None) for line in stated.split("\n")], container, "read from the page's JSON-LD"
-    body = parse(html).body
-    measure(body)
-    whole = Document(body)
-    drop_hidden(whole)
+    whole = parse(html)
+    body = whole.body
+    _visible(whole)
     drop_chrome(body, "page")
     writer = Writer()
     writer.write(main_container(body))
