@@ -20,15 +20,15 @@ def write_atomic(path: str | Path, text: str) -> None:
 
 def replace_open(path: str | Path, text: str) -> int:
     """`write_atomic`, but the new file stays open for appending; returns its descriptor."""
-    target = Path(os.path.realpath(path))
-    if is_special(target):
-        handle = os.open(target, os.O_WRONLY | os.O_APPEND)
+    if is_special(path):
+        handle = os.open(path, os.O_WRONLY | os.O_APPEND)
         try:
             write_all(handle, text)
         except OSError:
             os.close(handle)
             raise
         return handle
+    target = Path(os.path.realpath(path))
     handle, temporary = _temporary(target)
     try:
         write_all(handle, text)
