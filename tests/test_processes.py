@@ -1,6 +1,6 @@
 """The program as a process that is killed, signalled, and starved of disk, descriptors and terminals.
 
-By default six of twenty random moments, M3_ALL_FAULTS=1 (`make test-faults`) takes all.
+By default four of twenty random moments, M3_ALL_FAULTS=1 (`make test-faults`) takes all.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from m3.records import RunControl
 from tests.provider import Asked, Play, Provider, chat, delta, provider
 from tests.test_cli import QUESTION, ROOT
 
-MOMENTS = range(20 if os.environ.get("M3_ALL_FAULTS") else 6)
+MOMENTS = range(20 if os.environ.get("M3_ALL_FAULTS") else 4)
 SECONDS = 8.0  # from a signal to the end of the process
 PATIENCE = 60.0  # for a loaded machine, where no time is promised
 KEY = "sk-process-0123456789"
