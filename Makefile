@@ -6,7 +6,7 @@ LOCAL_LLM := .venv-local-llm
 QUERY ?= Compare Raptor RAG vs HyDE
 
 .DEFAULT_GOAL := help
-.PHONY: samples help setup run test test-faults test-local-llm test-container lint bench links clean
+.PHONY: samples help setup run test test-faults record-traces test-local-llm test-container lint bench links clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-22s %s\n", $$1, $$2}'
@@ -28,6 +28,9 @@ run: $(VENV)/.run ## research QUERY="…" and print the cited report
 
 test: $(VENV)/.dev ## run the tests
 	$(PY) -m pytest
+
+record-traces: $(VENV)/.dev ## record tests/traces/ anew, after a deliberate change of prompt, parser or report
+	$(PY) tests/record_traces.py
 
 test-faults: $(VENV)/.dev ## every fault at every point, all random moments of kills and signals (minutes)
 	M3_ALL_FAULTS=1 $(PY) -m pytest tests/test_faults.py tests/test_processes.py

@@ -37,7 +37,8 @@ if TYPE_CHECKING:
 
 USAGE_ERROR = 2
 FILE_OPTIONS = (
-    "trace_out", "summary_out", "report_out", "bibtex", "csl", "resume", "replay", "show", "queries", "out_dir",
+    "trace_out", "summary_out", "report_out", "bibtex", "csl", "resume", "replay", "verify", "show", "queries",
+    "out_dir",
 )  # fmt: skip
 EXIT_HELP = """exit codes: 0 answered, 3 partial (a limit or a fault ended it), 4 nothing supports an answer,
 1 failed with nothing read, 2 wrong arguments or settings or a file that could not be written,
@@ -66,11 +67,14 @@ def main(
         print(f"error: {config.redact(str(problem))}", file=sys.stderr)
         return USAGE_ERROR
     except (TraceError, DivergedError) as problem:
-        print(f"error: {config.redact(safe_line(str(problem), 600))}", file=sys.stderr)
+        complain(f"error: {problem}")
         return USAGE_ERROR if isinstance(problem, TraceError) else 1
     except KeyboardInterrupt:  # before or after the run, which handles it itself
         return 128 + signal.SIGINT
     except OSError as problem:
+        if problem.filename is not None:
+            complain(f"error: {problem.filename}: {problem.strerror}")
+            return 1
         return _output_lost(problem)
 
 
@@ -79,10 +83,14 @@ def _output_lost(problem: OSError) -> int:
     _silence(sys.stdout)
     if isinstance(problem, BrokenPipeError):
         return 0
-    where = "standard output" if problem.filename is None else safe_line(str(problem.filename))
-    with contextlib.suppress(OSError):
-        print(f"error: cannot write to {where}: {config.redact(str(problem.strerror or problem))}", file=sys.stderr)
+    complain(f"error: cannot write to standard output: {problem.strerror}")
     return USAGE_ERROR
+
+
+def complain(text: str) -> None:
+    """One line on standard error, where it can be written; a closed terminal is no further fault."""
+    with contextlib.suppress(OSError):
+        print(config.redact(safe_line(text, 600)), file=sys.stderr)
 
 
 def _silence(stream: TextIO) -> None:
@@ -391,7 +399,7 @@ def _write_files(output: FinalOutput, args: argparse.Namespace, header: dict[str
         journal.close(remove=not fault and not journal.replaying)
         code = fault or code
     for fault_line in journal.faults:
-        print(f"warning: {fault_line}", file=sys.stderr)
+        complain(f"warning: {fault_line}")
     return code
 
 
@@ -399,7 +407,7 @@ def _write(path: str, text: str) -> int:
     try:
         write_atomic(Path(path), text)
     except OSError as problem:
-        print(f"error: cannot write {path}: {problem.strerror}", file=sys.stderr)
+        complain(f"error: cannot write {path}: {problem.strerror}")
         return USAGE_ERROR
     return 0
 

@@ -123,7 +123,7 @@ def test_any_sequence_of_faults_kills_and_restarts_breaks_no_rule(bench: Bench, 
     AnyOrder.bench, AnyOrder.points = bench, points
     case = AnyOrder.TestCase
     case.settings = settings(
-        max_examples=60 if ALL else 8,
+        max_examples=100 if ALL else 25,
         stateful_step_count=12,
         deadline=None,
         derandomize=True,
