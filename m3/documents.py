@@ -257,7 +257,7 @@ class LocalDocuments:
         if self._unread:
             notes.append(f"{self._unread} new or changed documents have not been read yet: the time was too short")
         if self.skipped:
-            shown = [f"{safe_line(name, 80)}: {why}" for name, why in list(self.skipped.items())[:3]]
+            shown = [f"{safe_line(name, 80)}: {why}" for name, why in sorted(self.skipped.items())[:3]]
             more = f" and {len(self.skipped) - 3} more" if len(self.skipped) > 3 else ""
             what = "1 document" if len(self.skipped) == 1 else f"{len(self.skipped)} documents"
             notes.append(f"{what} cannot be searched ({'; '.join(shown)}{more})")

@@ -490,6 +490,15 @@ def test_a_document_that_cannot_be_searched_is_named_in_the_report(tmp_path: Pat
 
     (tmp_path / "kayak.md").write_text("# Kayaks\n\nA kayak is a narrow boat with a closed deck.\n")
     (tmp_path / "cut.pdf").write_bytes(b"%PDF-1.4 and nothing more")
+    for name in ("a.pdf", "b.pdf", "z.pdf"):
+        (tmp_path / name).write_bytes(b"%PDF-1.4")
+    (tmp_path / "aa.md").symlink_to("/nonexistent")
+    runs = [run_react_loop("What is a kayak?", config=load_config({"DOCS_DIR": str(tmp_path)})) for _ in range(2)]
+    notes = [[entry.detail for entry in run.ledger if entry.kind == "search"] for run in runs]
+    assert notes[0] == notes[1], "a fresh index and a kept one must tell the same"
+    (tmp_path / "aa.md").unlink()
+    for name in ("a.pdf", "b.pdf", "z.pdf"):
+        (tmp_path / name).unlink()
     output = run_react_loop("What is a kayak?", config=load_config({"DOCS_DIR": str(tmp_path)}))
     assert output.outcome == "answered"
     assert "1 document cannot be searched" in output.to_markdown() and "cut.pdf" in output.to_markdown()
