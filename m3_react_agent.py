@@ -404,7 +404,7 @@ def _run_tool(state: RunState, run: Run, step: ParsedStep) -> str:
     # One search may leave several entries: each engine that failed before another one answered.
     searches = [entry.status for entry in state.tools.ledger[before:] if entry.kind == "search"]
     if searches:
-        answered = any(status in ("ok", "no_results") for status in searches)
+        answered = any(status in ("ok", "no_results", "bad_query") for status in searches)
         state.failed_searches = 0 if answered else state.failed_searches + 1
     return observation
 

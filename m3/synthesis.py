@@ -144,7 +144,7 @@ def _outcome(state: RunState, grounding: GroundingReport) -> Outcome:
     # A search that the run's own limit cut short says nothing about the engine.
     cut = "timeout" if state.stop_reason == "max_wall_clock_time" else ""
     searches = [e.status for e in state.tools.ledger if e.kind == "search" and e.status != cut]
-    all_failed = bool(searches) and all(status not in ("ok", "no_results") for status in searches)
+    all_failed = bool(searches) and all(status not in ("ok", "no_results", "bad_query") for status in searches)
     nothing_read = not state.tools.tracker.sources
     if state.stop_reason == "interrupted":
         return "partial"

@@ -333,3 +333,8 @@ def test_nothing_that_hangs_for_ever_holds_the_run_past_its_time(hangs: str, end
     if hangs == "report":
         assert "[Source 1]" in output.summary  # copied without the model
     never.set()
+
+
+def test_a_question_without_a_word_to_search_for_is_no_outage() -> None:
+    output = run_react_loop("C?", config=load_config({"MEMORY_BACKEND": "none"}))
+    assert (output.outcome, output.exit_code) == ("abstained", 4)
