@@ -281,3 +281,33 @@ def test_on_public_pages_offsets_hold_and_no_page_raises(name: str) -> None:
         page = ContentExtractor().extract(raw, truth[page_id]["url"])
         assert all(page.text[b.start : b.end] == b.text for b in page.blocks), page_id
         assert not any("could not be read" in note for note in page.notes), page_id
+
+
+@pytest.mark.parametrize(
+    "line, url, day",
+    [
+        ("<p class=date>3 мая 2019 г.</p>", "https://example.org/a", "2019-05-03"),
+        ("<p class=meta>Phys Act Nutr. 2024 Jun 30;28(2):43-51.</p>", "https://example.org/a", "2024-06-30"),
+        ("<p class=joined>Joined: 04 Jul 2012</p>", "https://example.org/a", ""),
+        ("<p>Зарегистрирован: 04.07.2012</p>", "https://example.org/a", ""),
+        ("", "https://example.org/blog/2023/october/03/how", "2023-10-03"),
+        ("", "https://example.org/articles/2025-12-15+Rust+notes", "2025-12-15"),
+    ],
+)
+def test_dates_of_other_shapes_and_languages_are_read_and_those_of_members_are_not(
+    line: str, url: str, day: str
+) -> None:
+    assert read(f"<h1>Tea prices</h1>{line}<p>{PROSE}</p><p>{MORE}</p>", url=url).published == day
+
+
+def test_the_only_date_of_a_page_may_stand_far_from_its_headline() -> None:
+    far = "".join(f"<p>{PROSE} {n}</p>" for n in range(100))
+    html = f"<h1>Tea prices</h1>{far}<div class=dateline><p class=date>Feb 2, 2023</p></div>"
+    assert read(html, url="https://example.org/a").published == "2023-02-02"
+
+
+def test_a_thread_that_is_also_quoted_in_one_attribute_is_read_as_html() -> None:
+    words = "so the =first= reply &quot;said&quot; " * 3_000
+    page = read(f'<div data-preloaded="{words}"></div><article><h1>Tea</h1><p>{PROSE}</p><p>{MORE}</p></article>')
+    assert not page.notes
+    assert page.title == "Tea"

@@ -7,29 +7,9 @@ import re
 from urllib.parse import urlsplit
 
 from m3.extract.dom import Element
+from m3.months import MONTHS
 
-_MONTHS = {
-    name: number
-    for number, names in enumerate(
-        (
-            "january jan januar janvier enero gennaio januari janeiro jänner",
-            "february feb februar février fevrier febrero febbraio februari fevereiro",
-            "march mar märz maerz mars marzo maart março",
-            "april apr avril abril aprile",
-            "may mai mayo maggio mei maio",
-            "june jun juni juin junio giugno junho",
-            "july jul juli juillet julio luglio julho",
-            "august aug août aout agosto augustus",
-            "september sep sept septembre septiembre settembre setembro",
-            "october oct oktober okt octobre octubre ottobre outubro",
-            "november nov novembre noviembre novembro",
-            "december dec dezember dez décembre decembre diciembre dicembre desember dezembro",
-        ),
-        1,
-    )
-    for name in names.split()
-}
-_MONTH = "|".join(sorted(_MONTHS, key=len, reverse=True))
+_MONTH = "|".join(sorted(MONTHS, key=len, reverse=True))
 _ISO = re.compile(r"(?<!\d)((?:19|20)\d\d)[-/.](\d{1,2})[-/.](\d{1,2})(?!\d)")
 _COMPACT = re.compile(r"^\s*((?:19|20)\d\d)(\d\d)(\d\d)(?:[T\s]?\d{4,6})?\w?\s*$")
 _CJK_DATE = re.compile(r"((?:19|20)\d\d)\s*年\s*(\d{1,2})\s*月\s*(\d{1,2})\s*日")
@@ -41,13 +21,21 @@ _DAY_FIRST = re.compile(
 _MONTH_FIRST = re.compile(rf"\b({_MONTH})\b\.?\s*(\d{{1,2}})(?:st|nd|rd|th)?\s*,?\s+((?:19|20)\d\d)(?!\d)", re.I)
 _DOTTED = re.compile(r"(?<![\d.])(\d{1,2})\.\s?(\d{1,2})\.\s?((?:19|20)\d\d)(?!\d)")
 _SLASHED = re.compile(r"(?<![\d/])(\d{1,2})/(\d{1,2})/((?:19|20)\d\d)(?!\d)")
-_IN_PATH = re.compile(r"/((?:19|20)\d\d)[/-](\d{1,2}|[a-z]{3})[/-](\d{1,2})(?=[/_.-]|$)", re.I)
+_YEAR_FIRST = re.compile(rf"(?<!\d)((?:19|20)\d\d)\s+({_MONTH})\b\.?\s+(\d{{1,2}})(?!\d)", re.I)  # medical journals
+_IN_PATH = re.compile(r"/((?:19|20)\d\d)[/-](\d{1,2}|[a-z]{3,9})[/-](\d{1,2})(?=[/_.+-]|$)", re.I)
 _DATE_NAMES = re.compile(
     r"(?:^|[\s_-])(?:date|dates|datetime|time|timestamp|published|pubdate|posted|dateline"
     r"|updated)(?=$|[\s_-])|-?[dD]ate$|^date",
     re.I,
 )
-_UPDATED = re.compile(r"updated|modified|revised|last (?:edited|reviewed)|aktualisiert|mis à jour|actualizado", re.I)
+# Lines whose date is not that of the publication: of a change, or of a forum member's joining.
+_UPDATED = re.compile(
+    r"updated|modified|revised|last (?:edited|reviewed)|aktualisiert|mis à jour|mise à jour|actualizad|aggiornat"
+    r"|atualizad|bijgewerkt|обновлен|изменен|更新|تحديث|joined|member since|registered|registriert"
+    r"|mitglied seit|dabei seit"
+    r"|inscrit|membre depuis|registrado|miembro desde|iscritto|зарегистрирован|регистрация|注册|註冊|加入",
+    re.I,
+)
 
 
 def _day(year: str | int, month: str | int, day: str | int) -> str:
@@ -74,10 +62,13 @@ def iso_date(text: str) -> str:
             if found := _day(match[1], match[2], match[3]):
                 return found
     for match in _MONTH_FIRST.finditer(text):
-        if found := _day(match[3], _MONTHS[match[1].lower()], match[2]):
+        if found := _day(match[3], MONTHS[match[1].lower()], match[2]):
             return found
     for match in _DAY_FIRST.finditer(text):
-        if found := _day(match[3], _MONTHS[match[2].lower()], match[1]):
+        if found := _day(match[3], MONTHS[match[2].lower()], match[1]):
+            return found
+    for match in _YEAR_FIRST.finditer(text):
+        if found := _day(match[1], MONTHS[match[2].lower()], match[3]):
             return found
     for match in _DOTTED.finditer(text):
         if found := _day(match[3], match[2], match[1]):
@@ -93,7 +84,7 @@ def date_in_url(url: str) -> str:
     match = _IN_PATH.search(urlsplit(url).path if "://" in url else url)
     if match is None:
         return ""
-    return _day(match[1], _MONTHS.get(match[2].lower(), match[2]), match[3])
+    return _day(match[1], MONTHS.get(match[2].lower(), match[2]), match[3])
 
 
 def first_date(body: Element, title: str) -> str:
@@ -118,7 +109,9 @@ def first_date(body: Element, title: str) -> str:
     if not candidates:
         return ""
     near = [c for c in candidates if -40 <= c[0] - headline <= 80] if headline else []
-    return near[0][1] if near else (candidates[0][1] if not headline else "")
+    if near or not headline:
+        return (near or candidates)[0][1]
+    return candidates[0][1] if len({date for _, date in candidates}) == 1 else ""  # the only date of the page
 
 
 def _date_of(element: Element) -> str:
