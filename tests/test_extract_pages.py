@@ -311,3 +311,41 @@ def test_a_thread_that_is_also_quoted_in_one_attribute_is_read_as_html() -> None
     page = read(f'<div data-preloaded="{words}"></div><article><h1>Tea</h1><p>{PROSE}</p><p>{MORE}</p></article>')
     assert not page.notes
     assert page.title == "Tea"
+
+
+CHINESE = (
+    "市议会周二晚上投票决定关闭旧渡轮码头，结束了关于这座建筑未来的长达数月的争论，两千名通勤者必须寻找其他过河的方式。",
+    "官员们表示，2024年1月8日的暴风雨之后，这座建筑已经变得不安全，当时水涨到了售票大厅，暖气连续十一天无法使用。",
+    "反对该计划的人希望对码头进行维修，并已收集了九千个签名，他们打算在下一次公开会议上提交这些签名，请求重新表决。",
+)
+
+
+def test_a_short_chinese_article_is_read_as_one_and_a_paragraph_with_a_date_is_no_byline() -> None:
+    text = "".join(f"<p>{t}</p>" for t in CHINESE)
+    related = "<h3>相关阅读</h3><ul>" + "".join(f"<li><a href=/{n}>Zebra {n}</a></li>" for n in range(3)) + "</ul>"
+    page = read(
+        f"<h1>码头关闭</h1><p>作者：王小明</p>{text}{related}", "<title>码头关闭</title>", "https://example.org/a"
+    )
+    assert all(t in page.text for t in CHINESE)
+    assert "Zebra" not in page.text
+    assert page.author == "王小明"
+
+
+@pytest.mark.parametrize(
+    "line, author",
+    [
+        ("Von Anna Schmidt", "Anna Schmidt"),
+        ("Par Claire Dubois", "Claire Dubois"),
+        ("Автор: Анна Иванова", "Анна Иванова"),
+        ("بقلم: أحمد علي", "أحمد علي"),
+        ("Von Kopf bis Fuß neu eingekleidet", ""),
+    ],
+)
+def test_a_byline_is_read_in_other_languages(line: str, author: str) -> None:
+    assert read(f"<h1>Tea prices</h1><p>{line}</p><p>{PROSE}</p><p>{MORE}</p>").author == author
+
+
+@pytest.mark.parametrize("language, day", [("en", "2024-05-03"), ("en-GB", "2024-03-05"), ("es", "2024-03-05")])
+def test_a_slashed_date_is_read_as_the_language_of_the_page_writes_it(language: str, day: str) -> None:
+    html = f"<html lang={language}><body><h1>Tea</h1><span class=date>05/03/2024</span><p>{PROSE}</p></body></html>"
+    assert ContentExtractor().extract(html, "https://example.org/a").published == day

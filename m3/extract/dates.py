@@ -47,11 +47,10 @@ def _day(year: str | int, month: str | int, day: str | int) -> str:
     return date.isoformat() if dt.date(1990, 1, 1) <= date <= latest else ""
 
 
-def iso_date(text: str) -> str:
+def iso_date(text: str, *, day_first: bool = False) -> str:
     """The first date written in a text as an ISO 8601 day, or "" for none that can be real (1990 to tomorrow).
 
-    Slashed dates are read month first only where the other way is impossible or the text names no other hint; a
-    dotted one day first, as they are written.
+    day_first: read 05/03/2024 as the fifth of March; either way the other reading is taken where one is impossible.
     """
     text = text[:300]
     compact = _COMPACT.match(text)
@@ -74,7 +73,8 @@ def iso_date(text: str) -> str:
         if found := _day(match[3], match[2], match[1]):
             return found
     for match in _SLASHED.finditer(text):
-        if found := _day(match[3], match[1], match[2]) or _day(match[3], match[2], match[1]):
+        readings = [_day(match[3], match[1], match[2]), _day(match[3], match[2], match[1])]
+        if found := next(filter(None, reversed(readings) if day_first else readings), ""):
             return found
     return ""
 
@@ -87,7 +87,7 @@ def date_in_url(url: str) -> str:
     return _day(match[1], MONTHS.get(match[2].lower(), match[2]), match[3])
 
 
-def first_date(body: Element, title: str) -> str:
+def first_date(body: Element, title: str, *, day_first: bool = False) -> str:
     """The date nearest the headline: a `<time>`, an element named for dates, or a short line that holds one.
 
     Looked for from the headline on and just above it; lines that say "updated" count only when nothing else is there.
@@ -101,7 +101,7 @@ def first_date(body: Element, title: str) -> str:
             headline = position if re.sub(r"\W+", "", element.words_in().casefold()) == wanted else 0
         if not (0 < element.chars <= 120) and element.name not in ("time", "meta"):
             continue
-        found = _date_of(element)
+        found = _date_of(element, day_first)
         if found:
             candidates.append((position, found))
         if len(candidates) > 200:
@@ -114,10 +114,10 @@ def first_date(body: Element, title: str) -> str:
     return candidates[0][1] if len({date for _, date in candidates}) == 1 else ""  # the only date of the page
 
 
-def _date_of(element: Element) -> str:
+def _date_of(element: Element, day_first: bool) -> str:
     attributes = element.attrs
     if element.name == "time":
-        return iso_date(attributes.get("datetime", "")) or iso_date(element.words_in())
+        return iso_date(attributes.get("datetime", "")) or iso_date(element.words_in(), day_first=day_first)
     if attributes.get("itemprop") in ("datePublished", "dateCreated"):
         return iso_date(attributes.get("content") or attributes.get("datetime") or element.words_in())
     if element.own_chars != element.chars or not element.chars:
@@ -126,5 +126,5 @@ def _date_of(element: Element) -> str:
     if not any(c.isdigit() for c in text) or _UPDATED.search(text):
         return ""
     if _DATE_NAMES.search(element.label) or element.chars <= 60:
-        return iso_date(text)
+        return iso_date(text, day_first=day_first)
     return ""
