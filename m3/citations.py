@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 
 from m3.grounding.claims import cut_bibliography
-from m3.grounding.tags import accept_bare_numbers, rewrite_tags
+from m3.grounding.tags import TAG, accept_bare_numbers, rewrite_tags
 from m3.records import Page, Source
 from m3.urls import canonical_key
 
@@ -92,7 +92,12 @@ class CitationTracker:
             return match[0] if canonical_key(url) in known or url in page_text else UNKNOWN_LINK + rest
 
         text = _REFERENCE.sub("", _IMAGE.sub(lambda m: m[1], text))
-        return _ADDRESS.sub(address, _LINK.sub(lambda m: m[1], text))
+        return _ADDRESS.sub(address, _LINK.sub(_link_text, text))
+
+
+def _link_text(link: re.Match[str]) -> str:
+    """What a link reads as; of a tag that was made a link the tag stays."""
+    return f"[{link[1]}]" if TAG.fullmatch(f"[{link[1]}]") else link[1]
 
 
 def _known_addresses(pages: Iterable[Page]) -> set[str]:

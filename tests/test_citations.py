@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from m3.citations import UNKNOWN_LINK
-from m3.records import Page
+from m3.records import Page, page_from_parts
 from tools import CitationTracker
 
 TEXT = "The paper is at https://example.org/paper and says more."
@@ -121,3 +123,30 @@ def test_every_tag_in_the_report_names_a_listed_source_and_every_listed_source_i
     assert named == {source.number for source in sources}
     for claim in split_claims(summary):
         assert set(claim.cited) <= named
+
+
+@pytest.mark.parametrize(
+    "tag, numbers",
+    [
+        ("[Sources: 1, 2, and 3]", (1, 2, 3)),
+        ("[Source 2](https://e2.example/p)", (1,)),
+        ("[Source 2, p. 4]", (1,)),
+        ("[Source 2, Section 3]", (1,)),
+        ("[Source 2: its title]", (1,)),
+        ("[Sources 2/3]", (1, 2)),
+    ],
+)
+def test_a_tag_with_more_in_it_is_a_tag(tag: str, numbers: tuple[int, ...]) -> None:
+    made = CitationTracker()
+    for n in range(1, 5):
+        made.register(page_from_parts(f"https://e{n}.example/p", [("paragraph", f"Page {n}")]))
+    text, sources = made.finalize(f"A fact {tag}.")
+    assert text == f"A fact [Source {', '.join(map(str, numbers))}]."
+    assert [source.number for source in sources] == list(numbers)
+
+
+@pytest.mark.parametrize("inside", ["1" * 60, "1" + " 1" * 2_000, "1" + ", " * 2_000, "1" + ",1" * 2_000])
+def test_a_tag_that_never_closes_costs_no_time(inside: str) -> None:
+    started = time.process_time()
+    CitationTracker().finalize(f"A fact [Source {inside}x")
+    assert time.process_time() - started < 5  # it took longer than the age of the universe

@@ -281,3 +281,71 @@ def test_on_public_pages_offsets_hold_and_no_page_raises(name: str) -> None:
         page = ContentExtractor().extract(raw, truth[page_id]["url"])
         assert all(page.text[b.start : b.end] == b.text for b in page.blocks), page_id
         assert not any("could not be read" in note for note in page.notes), page_id
+
+
+@pytest.mark.parametrize(
+    "line, url, day",
+    [
+        ("<p class=date>3 мая 2019 г.</p>", "https://example.org/a", "2019-05-03"),
+        ("<p class=meta>Phys Act Nutr. 2024 Jun 30;28(2):43-51.</p>", "https://example.org/a", "2024-06-30"),
+        ("<p class=joined>Joined: 04 Jul 2012</p>", "https://example.org/a", ""),
+        ("<p>Зарегистрирован: 04.07.2012</p>", "https://example.org/a", ""),
+        ("", "https://example.org/blog/2023/october/03/how", "2023-10-03"),
+        ("", "https://example.org/articles/2025-12-15+Rust+notes", "2025-12-15"),
+    ],
+)
+def test_dates_of_other_shapes_and_languages_are_read_and_those_of_members_are_not(
+    line: str, url: str, day: str
+) -> None:
+    assert read(f"<h1>Tea prices</h1>{line}<p>{PROSE}</p><p>{MORE}</p>", url=url).published == day
+
+
+def test_the_only_date_of_a_page_may_stand_far_from_its_headline() -> None:
+    far = "".join(f"<p>{PROSE} {n}</p>" for n in range(100))
+    html = f"<h1>Tea prices</h1>{far}<div class=dateline><p class=date>Feb 2, 2023</p></div>"
+    assert read(html, url="https://example.org/a").published == "2023-02-02"
+
+
+def test_a_thread_that_is_also_quoted_in_one_attribute_is_read_as_html() -> None:
+    words = "so the =first= reply &quot;said&quot; " * 3_000
+    page = read(f'<div data-preloaded="{words}"></div><article><h1>Tea</h1><p>{PROSE}</p><p>{MORE}</p></article>')
+    assert not page.notes
+    assert page.title == "Tea"
+
+
+CHINESE = (
+    "市议会周二晚上投票决定关闭旧渡轮码头，结束了关于这座建筑未来的长达数月的争论，两千名通勤者必须寻找其他过河的方式。",
+    "官员们表示，2024年1月8日的暴风雨之后，这座建筑已经变得不安全，当时水涨到了售票大厅，暖气连续十一天无法使用。",
+    "反对该计划的人希望对码头进行维修，并已收集了九千个签名，他们打算在下一次公开会议上提交这些签名，请求重新表决。",
+)
+
+
+def test_a_short_chinese_article_is_read_as_one_and_a_paragraph_with_a_date_is_no_byline() -> None:
+    text = "".join(f"<p>{t}</p>" for t in CHINESE)
+    related = "<h3>相关阅读</h3><ul>" + "".join(f"<li><a href=/{n}>Zebra {n}</a></li>" for n in range(3)) + "</ul>"
+    page = read(
+        f"<h1>码头关闭</h1><p>作者：王小明</p>{text}{related}", "<title>码头关闭</title>", "https://example.org/a"
+    )
+    assert all(t in page.text for t in CHINESE)
+    assert "Zebra" not in page.text
+    assert page.author == "王小明"
+
+
+@pytest.mark.parametrize(
+    "line, author",
+    [
+        ("Von Anna Schmidt", "Anna Schmidt"),
+        ("Par Claire Dubois", "Claire Dubois"),
+        ("Автор: Анна Иванова", "Анна Иванова"),
+        ("بقلم: أحمد علي", "أحمد علي"),
+        ("Von Kopf bis Fuß neu eingekleidet", ""),
+    ],
+)
+def test_a_byline_is_read_in_other_languages(line: str, author: str) -> None:
+    assert read(f"<h1>Tea prices</h1><p>{line}</p><p>{PROSE}</p><p>{MORE}</p>").author == author
+
+
+@pytest.mark.parametrize("language, day", [("en", "2024-05-03"), ("en-GB", "2024-03-05"), ("es", "2024-03-05")])
+def test_a_slashed_date_is_read_as_the_language_of_the_page_writes_it(language: str, day: str) -> None:
+    html = f"<html lang={language}><body><h1>Tea</h1><span class=date>05/03/2024</span><p>{PROSE}</p></body></html>"
+    assert ContentExtractor().extract(html, "https://example.org/a").published == day

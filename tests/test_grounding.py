@@ -282,3 +282,71 @@ def test_a_copied_sentence_writes_its_numbers_as_its_page_does_whatever_the_summ
     assert [c.verdict for c in checks] == ["matched", "matched"]
     altered = verify(summary.replace("25,000", "26,500"), {1: german, 2: f"LED lamps are lamps. {english}"}).checks
     assert altered[1].verdict != "matched"
+
+
+FILLER = (
+    " The committee met again in the spring to review the state of the project. Several members had asked for more time"
+    " to study the papers. The minutes were published on the website of the office and can be read there by everyone."
+)
+
+
+@pytest.mark.parametrize(
+    "claim, page, matched",
+    [
+        # what stands beside a number
+        ("The cable is 120 miles long.", "The cable is 120 kilometres long.", False),
+        ("The cable is 120 km long.", "The cable is 120 kilometres (75 miles) long.", True),
+        ("The cable is 75 miles long.", "The cable is 120 kilometres (75 miles) long.", True),
+        ("The prize is $500.", "The prize is €500.", False),
+        ("The sensor draws 300 mA.", "The sensor draws 300mA.", True),
+        ("The melting point is -39 °C.", "The melting point is 39 °C.", False),
+        ("The melting point is -39 °C.", "The melting point is −39 °C.", True),
+        # dates
+        ("The law was passed on 3 June 2019.", "The law was passed on 3 May 2019.", False),
+        ("The law was passed on 2019-05-03.", "The law was passed on May 3, 2019.", True),
+        ("The law was passed on May 3, 2019.", "The law was passed on 03.05.2019.", True),
+        # numbers in words
+        ("A hundred and fifty people came to the meeting.", "150 people came to the meeting.", True),
+        ("Two thousand five hundred people came to it.", "2,500 people came to it.", True),
+        ("The survey covered three cities.", "The survey covered 3 cities.", True),
+        ("The survey covered seven cities in Norway.", "The survey covered five cities in Norway.", False),
+        ("One of the cities in the survey is Bergen.", "Bergen is a city in the survey.", True),
+        # quotations
+        ("Smith called it ‘a great success for everyone’.", "Smith called it “a great success for everyone”.", True),
+        ("Smith called it ‘a great failure for everyone’.", "Smith called it “a great success for everyone”.", False),
+        ("Er nannte es »einen großen Erfolg für alle«.", "Er nannte es „einen großen Erfolg für alle“.", True),
+        ("Er nannte es »einen großen Fehler für alle«.", "Er nannte es „einen großen Erfolg für alle“.", False),
+        (
+            "She wrote: “After the long winter the number of wild reindeer on the plateau had clearly grown.”",
+            "She wrote: “After the long winter the number of wild reindeer on the plateau had clearly shrunk.”",
+            False,
+        ),
+        # scripts that mark no names
+        ("上海是中华人民共和国的首都。", "北京是中华人民共和国的首都。", False),
+        ("北京是中华人民共和国的首都。", "北京是中华人民共和国的首都。", True),
+        # opposites and negations of other languages
+        ("Цены выросли после реформы рынка.", "Цены снизились после реформы рынка.", False),
+        ("Las ventas subieron tras la reforma.", "Las ventas bajaron tras la reforma.", False),
+        ("The vaccine wasn't effective in children.", "The vaccine was not effective in children.", True),
+    ],
+)
+def test_small_distortions_do_not_match_and_other_spellings_do(claim: str, page: str, matched: bool) -> None:
+    (check,) = verify(f"{claim} [Source 1]", {1: page + FILLER}).checks
+    assert (check.verdict == "matched") == matched, check.why
+
+
+def test_a_german_month_is_no_negation() -> None:
+    page = (
+        "Das Gesetz wurde am 03.05.2019 vom Bundestag verabschiedet. Der Ausschuss hat das Protokoll nach der Sitzung"
+        " veröffentlicht, und es kann von allen gelesen werden. Die Mitglieder haben um mehr Zeit gebeten."
+    )
+    (check,) = verify("Das Gesetz wurde am 3. Mai 2019 vom Bundestag verabschiedet. [Source 1]", {1: page}).checks
+    assert "negation" not in check.why
+    assert not check.missing
+
+
+def test_numerals_of_han_are_numbers() -> None:
+    (check,) = verify(
+        "该市有2100万人口。 [Source 1]", {1: "该市人口为二千一百万。" + "委员会在春天再次开会审查项目。" * 8}
+    ).checks
+    assert not check.missing

@@ -34,7 +34,9 @@ WORKER_BYTES = 1_500_000_000  # of address space
 
 Burden: TypeAlias = Literal["ordinary", "large", "hopeless"]
 
-_LONG_TAG = re.compile(r"<[a-zA-Z][^<>]{4000,}")
+# A quoted value may hold `<` and `>`; however long, it is one piece of the tag.
+_LONG_TAG = re.compile(r"""<[a-zA-Z](?:[^<>"']|"[^"]*"|'[^']*'){4000,}""")
+_ATTRIBUTE = re.compile(r"""[^\s/=]+(?:\s*=\s*(?:"[^"]*(?:"|$)|'[^']*(?:'|$)|[^\s]*))?|=[^\s]*""")
 _TAG = re.compile(r"<(/?)([a-zA-Z][a-zA-Z0-9]{0,15})")
 # void, or closed by the parser when the next one of its kind opens
 _SELF_ENDING = frozenset(
@@ -63,8 +65,7 @@ def extract_bounded(html: bytes | str, url: str) -> Page:
 
 def burden(html: str) -> Burden:
     """How heavy a page is on a parser, told from its tags alone in linear time."""
-    # Bare attributes count like those with a value.
-    if any(max(tag.count("="), len(tag.split())) > MAX_ATTRIBUTES for tag in _LONG_TAG.findall(html)):
+    if any(_attributes(tag) > MAX_ATTRIBUTES for tag in _LONG_TAG.findall(html)):
         return "hopeless"
     large = len(html) > ORDINARY_CHARS
     open_tags: dict[str, int] = {}
@@ -86,6 +87,12 @@ def burden(html: str) -> Burden:
             open_tags[name] -= 1
             depth -= 1
     return "large" if large or tags > ORDINARY_TAGS or options > ORDINARY_OPTIONS else "ordinary"
+
+
+def _attributes(tag: str) -> int:
+    """How many attributes a tag has, bare ones too. The words inside a quoted value are none: forums keep whole threads
+    in one attribute."""
+    return sum(1 for match in _ATTRIBUTE.finditer(tag) if match[0])
 
 
 def _without_scripts(html: str) -> str:

@@ -14,7 +14,10 @@ from m3.extract.dom import Document, Element
 
 _SEPARATORS = re.compile(r"\s+[|\-–—·•»:/]+\s+|\s*[|»]\s*")
 _BY = re.compile(
-    r"^\s*(?:written\s+|posted\s+|reviewed\s+|published\s+)?(?:by|von|par|por|di|door|av|af)\s*:?\s+", re.I
+    r"^\s*(?:written\s+|posted\s+|reviewed\s+|published\s+)?(?:by|von|par|por|di|door|av|af)\s*:?\s+"
+    r"|^\s*(?:(?:автор|авторы|текст|autore?|auteur|text|texto|testo|بقلم)\s*[:：]\s*|بقلم\s+)"
+    r"|^\s*(?:作者|記者|记者|文|撰文|著者|筆者)\s*[:：／/]\s*",
+    re.I,
 )
 _NO_AUTHOR = re.compile(
 
@@ -33,6 +36,12 @@ _BYLINE = re.compile(
 _BY_NAME = re.compile(
     r"(?:(?:[Ww]ritten|[Pp]osted|[Pp]ublished|[Rr]eviewed|[Ss]tory|[Ww]ords) )?[Bb]y:? "
     r"([A-Z][\w.'’-]+(?: (?:[A-Z][\w.'’-]*|de|van|von|der|la|da)){1,3})(?=$| ?[|,⋅·•—–(-]| [a-z])"
+)
+# The same in other languages, where the whole line must be it: these words open other lines as well.
+_BY_NAME_ALONE = re.compile(
+    r"(?:[Vv]on|[Pp]ar|[Pp]or|[Dd]oor|(?:Автор|Текст|Autore?|Auteur|Texto?|Testo|بقلم)\s?:|بقلم) "
+    r"((?:[^\W\d_a-z][\w.'’-]+)(?: (?:[^\W\d_a-z][\w.'’-]*|de|van|von|der|la|da|dos|del)){1,3})"
+    r"|(?:作者|記者|记者|文|撰文|著者|筆者)\s?[:：／/]\s?([\u3040-\u30ff\u4e00-\u9fff]{2,8})"
 )
 _POSTER = re.compile(
     r"(?:^|[\s_])(?:username[\w-]*|user-name|postauthor|post-author|poster|poster-name|postername|creator|author|names"
@@ -240,13 +249,15 @@ def _author(document: Document, things: list[dict[str, Any]], site: str, kind: s
 
 
 def _by_line(body: Element, site: str) -> str:
-    """A short line that reads "By Name Name"."""
+    """A short line that reads "By Name Name", in any of a few languages."""
     for element in body.descend():
         if element.own_chars and element.chars <= 140 and element.own_chars == element.chars:
-            match = _BY_NAME.match(element.words_in())
+            line = element.words_in()
+            match = _BY_NAME.match(line) or _BY_NAME_ALONE.fullmatch(line)
             listed = match and any(p.name in ("nav", "header", "li", "button") for p in element.parents)
-            if match and not listed and _plausible(match[1], site):
-                return match[1]
+            name = next(filter(None, match.groups()), "") if match else ""
+            if name and not listed and (_plausible(name, site) or len(name) == 2):
+                return name
     return ""
 
 
@@ -328,7 +339,13 @@ def _published(document: Document, things: list[dict[str, Any]], url: str, title
             "published_date", "date", "article.published", "cxenseparse:recs:publishtime", "og:published_time",
         )
     )  # fmt: skip
-    return found or date_in_url(url) or first_date(document.body, title)
+    return found or date_in_url(url) or first_date(document.body, title, day_first=_writes_day_first(document.language))
+
+
+def _writes_day_first(language: str) -> bool:
+    """Whether 05/03/2024 is the fifth of March, going by the page's own `lang`; without one nothing is known."""
+    code, _, region = language.replace("_", "-").partition("-")
+    return code not in ("", "en", "zh", "ja", "ko") or code == "en" and region not in ("", "us", "ca", "ph")
 
 
 def _modified(document: Document, things: list[dict[str, Any]]) -> str:

@@ -9,7 +9,7 @@ from m3.extract.blocks import Part, Writer
 from m3.extract.container import document_container, main_container, prose_container
 from m3.extract.dom import Document, Element, parse
 from m3.extract.kind import Kind, page_kind
-from m3.extract.measure import measure
+from m3.extract.measure import measure, weight
 from m3.extract.metadata import article_body, read_metadata
 from m3.extract.posts import drop_signatures, find_posts
 from m3.extract.prune import drop_asides, drop_cards, drop_chrome, drop_link_lists, drop_tails
@@ -17,7 +17,9 @@ from m3.extract.trim import trim
 from m3.extract.visibility import drop_hidden, unwrap_noscript
 from m3.records import Page, page_from_parts
 
-SHORT = 250  # characters of text below which another way of reading is tried
+SHORT = (
+    250  # characters of text, those of scripts without letters weighted, below which another way of reading is tried
+)
 MAX_LINKS = 500
 
 
@@ -30,7 +32,7 @@ def extract_page(html: str, url: str) -> Page:
     parts, container, kind = _content(document, kind, meta)
     notes: list[str] = ["the page was cut: it holds too many elements"] if document.truncated else []
     notes += hidden
-    size = sum(len(part[1]) for part in parts)
+    size = sum(weight(part[1]) for part in parts)
     if size < SHORT:
         parts, container, note = _second_reading(html, document, parts, container)
         if note:
@@ -121,9 +123,9 @@ def _second_reading(
     html: str, document: Document, parts: list[Part], container: Element
 ) -> tuple[list[Part], Element, str]:
     """Where hardly any text was found: what the page's own data say, or all that stands in its body."""
-    size = sum(len(part[1]) for part in parts)
+    size = sum(weight(part[1]) for part in parts)
     stated = article_body(document)
-    if len(stated) > size + 100:
+    if weight(stated) > size + 100:
         return [("paragraph", line, 0, None) for line in stated.split("\n")], container, "read from the page's JSON-LD"
     whole = parse(html)
     body = whole.body
@@ -131,7 +133,7 @@ def _second_reading(
     drop_chrome(body, "page")
     writer = Writer()
     writer.write(main_container(body))
-    again = sum(len(part[1]) for part in writer.parts)
+    again = sum(weight(part[1]) for part in writer.parts)
     if again > 2 * size:
         return writer.parts, body, "hardly any running text: all of the page's text is given"
     return parts, container, ""

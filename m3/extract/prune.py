@@ -42,6 +42,10 @@ _TAIL = re.compile(
     |deja\ (?:un\ comentario|una\ respuesta)
     |leggi\ anche.*|articoli\ correlati|potrebbe\ interessarti.*|gerelateerde\ artikelen|lees\ ook.*|reacties
     |veja\ também.*|leia\ (?:mais|também).*|notícias\ relacionadas
+    |читайте\ также.*|по\ теме|похожие\ (?:статьи|записи|материалы|новости)|другие\ новости|комментари[ии]й?.*
+    |相关(?:阅读|文章|新闻|推荐|链接)|相關(?:閱讀|文章|新聞)|延伸閱讀|推荐阅读|热门(?:文章|新闻)|评论|評論|網友評論|网友评论
+    |関連(?:記事|ニュース|リンク)|人気記事|コメント|あわせて読みたい|関連する記事
+    |اقرأ\ أيضا.*|اقرأ\ أيضًا.*|مواضيع\ ذات\ صلة|مقالات\ ذات\ صلة|التعليقات|관련\ ?(?:기사|뉴스)|댓글
     |references|external\ links|further\ reading|bibliography|footnotes|notes|citations)\W*$""",
     re.I | re.X,
 )

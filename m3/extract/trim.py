@@ -6,6 +6,7 @@ import re
 
 from m3.extract.blocks import Part
 from m3.extract.dates import iso_date
+from m3.words import words
 
 _TOP_WORDS = 14  # a line above the text that is longer than this is a standfirst, not a byline
 _TOP_PARTS = 12
@@ -13,7 +14,8 @@ _END_WORDS = 8
 _BYLINE = re.compile(
     r"^(?:(?:written|posted|published|updated|story|words|photos?) )?by\b|\bmin(?:ute)?s? read\b"
     r"|\bread time\b|^(?:published|posted|updated|last updated|share|listen|save|print|photo|image"
-    r"|credit)\b",
+    r"|credit)\b|^(?:von|par|por|di|door|автор|авторы|текст|بقلم)\b:?\s+(?!\d)\w+(?:\s+\S+){0,4}$"
+    r"|^(?:作者|记者|記者|文|来源|來源)\s*[:：／/]|^(?:veröffentlicht|aktualisiert|publi[ée]|publicado|опубликовано|发布)\b",
     re.I,
 )
 _ENDED = re.compile(r"""[.!?…:;"”’')\]。！？]$""")
@@ -26,7 +28,7 @@ def trim(parts: list[Part], title: str, author: str) -> list[Part]:
 
 def _trim_top(parts: list[Part], title: str, author: str) -> list[Part]:
     wanted = _letters(title)
-    first = next((i for i, p in enumerate(parts) if p[0] != "heading" and len(p[1].split()) > _TOP_WORDS), len(parts))
+    first = next((i for i, p in enumerate(parts) if p[0] != "heading" and _length(p[1]) > _TOP_WORDS), len(parts))
     headline = next((i for i, p in enumerate(parts[: first + 1]) if wanted and _letters(p[1]) == wanted), None)
     kept: list[Part] = []
     for i, part in enumerate(parts):
@@ -47,7 +49,7 @@ def _trim_top(parts: list[Part], title: str, author: str) -> list[Part]:
 
 
 def _is_byline(text: str, author: str) -> bool:
-    if len(text.split()) > _TOP_WORDS:
+    if _length(text) > _TOP_WORDS:
         return False
     names = _letters(author)
     return (
@@ -59,12 +61,17 @@ def _trim_end(parts: list[Part]) -> list[Part]:
     end = len(parts)
     while end > 1:
         kind, text = parts[end - 1][0], parts[end - 1][1]
-        if kind == "heading" or kind == "paragraph" and len(text.split()) <= _END_WORDS and not _ENDED.search(text):
+        if kind == "heading" or kind == "paragraph" and _length(text) <= _END_WORDS and not _ENDED.search(text):
             end -= 1
         else:
             break
     # a page that ends in many short lines is made of them
     return parts[:end] if len(parts) - end <= max(4, len(parts) // 4) else parts
+
+
+def _length(text: str) -> int:
+    """Words of a text; scripts without blanks between them count about one a character."""
+    return max(len(text.split()), len(words(text)))
 
 
 def _letters(text: str) -> str:

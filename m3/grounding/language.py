@@ -64,7 +64,7 @@ def _stem(word: str) -> str:
     """The word's stem, after its accents are folded where its letters are Latin."""
     if word.isascii() or "\u0400" <= word[0] <= "\u04ff":
         return stem(word)
-    return stem(_folded(word))
+    return word if word[0] >= "\u1100" else stem(_folded(word))  # folding would turn が into か
 
 
 @lru_cache(maxsize=65_536)
@@ -98,6 +98,8 @@ def content_words(text: str) -> list[str]:
     found = []
     for word in words(text):
         if word in _STOP or word in _FUNCTION_WORDS or word in _NUMBER_WORDS or word[0].isdigit():
+            continue
+        if word.endswith("n't"):  # a negation, which is compared as such
             continue
         if len(word) > 1 or not word.isascii():
             found.append(_stem(word))

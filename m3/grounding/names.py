@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from m3.grounding.language import content_words
 from m3.words import words
@@ -59,6 +59,7 @@ def page_forms(texts: Iterable[str]) -> frozenset[str]:
     for text in texts:
         folded = fold(text)
         forms.update(re.findall(r"\w+", folded))
+        forms.update(re.findall(r"(?<=\d)[^\W\d_]+\b", folded))  # the unit of 300mA
         forms.update(m.replace(".", "") for m in re.findall(r"\b(?:[^\W\d_]\.){2,}", folded))
         for run in _CAPITALS.finditer(text):
             letters = "".join(re.findall(r"\b([A-Z])", run[0])).casefold()
@@ -74,3 +75,28 @@ def is_known(name: str, forms: frozenset[str], stems: frozenset[str]) -> bool:
         return True
     parts = [part for part in re.findall(r"\w+", whole) if len(part) > 1 and not part.isdigit()]
     return all(part in forms or any(s in stems for s in content_words(part) or words(part)) for part in parts)
+
+
+_CJK_RUN = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff]{2,}")
+_CJK_NUMERAL = re.compile("[〇零一二三四五六七八九十百千万萬亿億两兩月日年号]+")
+
+
+def cjk_holes(claim: str, stems: Collection[str]) -> list[str]:
+    """Pieces of two or more Han or kana letters of which the page holds no pair, in a claim that is its wording else.
+
+    Such scripts mark no names, so a name that was put in another's place shows only like this. Where half or more of
+    the claim's pairs are missing it is a paraphrase, and coverage says so.
+    """
+    runs = [m[0] for m in _CJK_RUN.finditer(claim)]
+    pairs = [run[i : i + 2] for run in runs for i in range(len(run) - 1)]
+    if not pairs or sum(pair not in stems for pair in pairs) >= 0.5 * len(pairs):
+        return []
+    found = []
+    for run in runs:
+        known = [False] * len(run)
+        for i in range(len(run) - 1):
+            if run[i : i + 2] in stems:
+                known[i] = known[i + 1] = True
+        text = "".join(" " if k else char for char, k in zip(run, known, strict=True))
+        found += [piece for piece in text.split() if len(piece) > 1 and not _CJK_NUMERAL.fullmatch(piece)]
+    return list(dict.fromkeys(found))

@@ -31,6 +31,7 @@ _AMBIGUOUS_GLUE = frozenset({"m", "b"})  # 100m is metres as well, 70b parameter
 _UNITS = dict(zip(
     "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen sixteen seventeen"
     " eighteen nineteen".split(), range(20), strict=True))  # fmt: skip
+_ROUND = frozenset(("hundred", "thousand", "million", "billion"))
 _TENS = {
     name: value
     for value, name in zip(
@@ -45,11 +46,15 @@ _SMALL = {
             "", "first once eins ersten erste один первый", "second twice zwei zweite два две второй",
             "third drei dritte три третий", "fourth vier vierte четыре", "fifth fünf fünfte пять",
             "sixth sechs шесть", "seventh sieben семь", "eighth acht восемь", "ninth neun девять",
-            "tenth zehn десять", "eleventh elf", "twelfth zwölf",
+            "tenth zehn десять", "eleventh elf", "twelfth zwölf dozen dutzend douzaine docena дюжина",
         )
     )
     for name in names.split()
 }  # fmt: skip
+_NOT_COUNTED = frozenset(
+    "zero one first once eins ersten erste один первый second twice zweite второй third dritte третий fourth vierte"
+    " fifth fünfte sixth seventh eighth ninth tenth twelfth".split()
+)
 _HAN = dict(zip("一二三四五六七八九十", range(1, 11), strict=True)) | {"两": 2, "兩": 2}
 
 _CORE = r"\d{1,3}(?:[,.'’ \u00a0\u202f]\d{3})+(?!\d)(?:[.,]\d+)?|\d+(?:\.\d+){2,}|\d+(?:[.,]\d+)?"
@@ -57,6 +62,15 @@ _DIGITS = re.compile(rf"(?<![\w.,])(?<!\d['’])(?P<money>[$€£¥]\s?)?(?P<apo
 _AFTER_CJK = re.compile(rf"(?P<money>[$€£¥])?(?P<apo>['’])?(?P<core>{_CORE})(?P<tail>[^\W\d_]*)")
 _CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
 _WORD = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)?")
+# A date in figures: its year and day are numbers, its month is compared as a month (quantities.py).
+_DATE = re.compile(
+    r"(?<![\d.-])(?P<y1>1\d{3}|20\d\d)-\d\d-(?P<d1>\d\d)(?![\d-])"
+    r"|(?<![\d.])(?P<d2>\d{1,2})\.\s?\d{1,2}\.\s?(?P<y2>1\d{3}|20\d\d)(?!\d|\.\d)"
+    r"|(?<![\d/])(?P<d3>\d{1,2})/(?P<d4>\d{1,2})/(?P<y3>1\d{3}|20\d\d)(?![\d/])"
+)
+_HAN_VALUES = dict(zip("〇零一二三四五六七八九", (0, *range(10)), strict=True)) | {"两": 2, "兩": 2}
+_HAN_FACTORS = {"十": 10, "百": 100, "千": 1000, "万": 10_000, "萬": 10_000, "亿": 10**8, "億": 10**8}
+_HAN_NUMERAL = re.compile("[〇零一二三四五六七八九两兩十百千万萬亿億]{2,}")
 _RANGE_BEFORE = re.compile(r"(\d{4})\s?[-–—/]\s?$")
 _ROUND_TO = 0.05
 
@@ -78,6 +92,11 @@ class Number:
     year: bool = False
     decade: bool = False
 
+    @property
+    def in_words(self) -> bool:
+        """True for `twenty-five` or 二千, false for what is written with digits."""
+        return not any(c.isdigit() and c.isdecimal() for c in self.text)
+
 
 def numbers_in(text: str, *, decimal_comma: bool = False, small_words: bool = False) -> list[Number]:
     """The numbers of a text in order: digits with scale words, and English number words above ten.
@@ -85,10 +104,59 @@ def numbers_in(text: str, *, decimal_comma: bool = False, small_words: bool = Fa
     decimal_comma: read 3,2 as three and a fifth and 1.200 as twelve hundred. small_words: also read one to ten,
     ordinals and their like in other languages (for pages; a claim's "one of the" is no figure).
     """
-    found = [*_digit_numbers(text, decimal_comma), *_word_numbers(text, small_words)]
+    dates = list(_DATE.finditer(text))
+    found = [
+        number
+        for number in _digit_numbers(text, decimal_comma)
+        if not any(date.start() <= number.start < date.end() for date in dates)
+    ]
+    found += [number for date in dates for number in _date_numbers(date)]
+    found += [*_word_numbers(text, small_words), *_han_numerals(text)]
     if small_words:
         found += [Number(char, at, at + 1, (float(_HAN[char]),)) for at, char in enumerate(text) if char in _HAN]
     return sorted(found, key=lambda n: (n.start, n.end))
+
+
+def _date_numbers(date: re.Match[str]) -> Iterator[Number]:
+    """Year and day of a date in figures; 3/5/2019 may be the third or the fifth."""
+    year = next(name for name in ("y1", "y2", "y3") if date[name])
+    days = [name for name in ("d1", "d2", "d3", "d4") if date[name]]
+    yield Number(date[year], *date.span(year), (float(date[year]),), year=True)
+    start, end = date.span(days[0])
+    yield Number(date[days[0]], start, end, tuple(dict.fromkeys(float(date[name]) for name in days)))
+
+
+def _han_numerals(text: str) -> Iterator[Number]:
+    """Numbers above ten in Han numerals: 二千一百万 is 21,000,000; a row of bare digits is a year or a code."""
+    for match in _HAN_NUMERAL.finditer(text):
+        value = _han_value(match[0])
+        if value > 10:
+            plain = all(char in _HAN_VALUES for char in match[0])
+            year = plain and len(match[0]) == 4 and 1000 <= value <= 2100
+            yield Number(match[0], match.start(), match.end(), (float(value),), _unit(str(value), ""), year=year)
+
+
+def _han_value(numeral: str) -> int:
+    if all(char in _HAN_VALUES for char in numeral):
+        return int("".join(str(_HAN_VALUES[char]) for char in numeral))
+    total = section = digit = 0
+    for char in numeral:
+        if char in _HAN_VALUES:
+            digit = _HAN_VALUES[char]
+        elif _HAN_FACTORS[char] < 10_000:
+            section += (digit or 1) * _HAN_FACTORS[char]
+            digit = 0
+        else:
+            total += (section + digit or 1) * _HAN_FACTORS[char]
+            section = digit = 0
+    return total + section + digit
+
+
+def counts_in(text: str) -> list[Number]:
+    """The small counts written as words, two to twelve: `seven cities`, `drei Kirchen`; no ordinals, no "one"."""
+    larger = {n.start for n in numbers_in(text)}
+    small = (n for n in numbers_in(text, small_words=True) if n.start not in larger and n.text not in _HAN)
+    return [n for n in small if n.values > (1.0,) and n.text.casefold() not in _NOT_COUNTED]
 
 
 def _digit_numbers(text: str, decimal_comma: bool) -> Iterator[Number]:
@@ -176,14 +244,16 @@ def _word_numbers(text: str, small_words: bool) -> Iterator[Number]:
     """`twenty-five`, `three hundred million`; alone standing one to ten only with `small_words`."""
     run: list[re.Match[str]] = []
     for match in [*_WORD.finditer(text), None]:
+        if match is not None and run and match[0] == "and" and run[-1][0].casefold() in _ROUND:
+            continue  # a hundred and fifty
         if match is not None and _is_number_word(match[0].casefold(), bool(run)):
             gap = text[run[-1].end() : match.start()] if run else ""
-            if not gap.strip(" -\u00a0"):
+            if not gap.strip(" -\u00a0") or run[-1][0].casefold() in _ROUND and gap.split() == ["and"]:
                 run.append(match)
                 continue
         if run:
             yield from _number_of(text, run, small_words)
-        run = [match] if match is not None and _is_number_word(match[0].casefold(), False) else []
+        run = [match] if match is not None and _is_number_word(match[0].casefold(), _after_article(text, match)) else []
     if small_words:
         for match in _WORD.finditer(text):
             value = _SMALL.get(match[0].casefold())
@@ -191,11 +261,16 @@ def _word_numbers(text: str, small_words: bool) -> Iterator[Number]:
                 yield Number(match[0], match.start(), match.end(), (float(value),))
 
 
+def _after_article(text: str, match: re.Match[str]) -> bool:
+    """`a hundred`, where `hundreds of` and `hundred` alone say no number."""
+    return re.search(r"(?<!half )\b(?:a|an)\s$", text[max(0, match.start() - 8) : match.start()], re.I) is not None
+
+
 def _is_number_word(word: str, inside: bool) -> bool:
     first, _, second = word.partition("-")
     if second:
         return first in _TENS and second in _UNITS
-    return first in _UNITS or first in _TENS or (inside and first in ("hundred", "thousand", "million", "billion"))
+    return first in _UNITS or first in _TENS or (inside and first in _ROUND)
 
 
 def _number_of(text: str, run: Sequence[re.Match[str]], small_words: bool) -> Iterator[Number]:

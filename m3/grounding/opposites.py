@@ -8,11 +8,20 @@ from collections.abc import Collection
 from m3.grounding.language import content_words
 from m3.words import words
 
-_NEGATIONS = frozenset(
-    """not no never none neither nor nobody nothing nowhere cannot without n't hardly fails failed
-    nicht kein keine keinen keiner keines keinem nie niemals ohne weder
-    не нет ни без никогда pas jamais aucun aucune sans nunca sin ninguno ninguna nessuno mai""".split()
-)
+# By language, since one's negation is another's everyday word: German Mai, Portuguese no, English sin.
+_NEGATIONS = {
+    "en": "not no never none neither nor nobody nothing nowhere cannot without n't hardly fails failed",
+    "de": "nicht kein keine keinen keiner keines keinem nie niemals ohne weder",
+    "fr": "pas jamais aucun aucune sans",
+    "es": "no nunca jamás sin ningún ninguno ninguna tampoco",
+    "it": "non mai nessun nessuno nessuna senza",
+    "pt": "não nunca sem nenhum nenhuma jamais",
+    "nl": "niet geen nooit zonder",
+    "Cyrillic": "не нет ни без никогда немає",
+    "ARABIC": "لا ليس ليست لم لن غير دون بدون",
+}
+_NEGATION_WORDS = {language: frozenset(text.split()) for language, text in _NEGATIONS.items()}
+_UNMISTAKABLE = frozenset().union(*_NEGATION_WORDS.values()) - frozenset("no non mai sin pas sans sem".split())
 _HAN_NEGATION = re.compile(
     r"不(?![同仅僅断斷过過但管论論如久错錯])|没有|沒有|未(?![来來])|无(?![论線线])|無(?![論線])|并非|並非"
 )
@@ -39,9 +48,20 @@ import/export profit/loss lend/borrow teacher/student buyer/seller advantage/dis
 safe/unsafe stable/unstable common/rare frequent/rare frequently/rarely always/never often/rarely full/empty
 heavy/light thick/thin wide/narrow deep/shallow true/false correct/incorrect right/wrong known/unknown real/fake
 able/unable possible/impossible likely/unlikely necessary/unnecessary sufficient/insufficient
-steigt/sinkt stieg/sank höher/niedriger größer/kleiner mehr/weniger stärker/schwächer schneller/langsamer
+rose/cut raise/cut raised/cut raise/lower raised/lowered climbed/slumped climbed/fell upheld/overturned
+confirmed/denied praised/criticised praised/criticized
+strengthened/weakened widened/narrowed hired/fired
+steigt/sinkt stieg/sank stiegen/sanken gestiegen/gesunken gestiegen/gefallen stieg/fiel steigen/fallen
+erhöht/gesenkt erhöhte/senkte wuchs/schrumpfte höher/niedriger größer/kleiner mehr/weniger stärker/schwächer
+schneller/langsamer
 gewann/verlor vorteil/nachteil zunahme/abnahme erlaubt/verboten
 вырос/упал выше/ниже больше/меньше рост/снижение увеличил/уменьшил быстрее/медленнее
+вырос/снизился выросли/упали выросли/снизились выросла/снизилась выросла/упала повысил/снизил увеличился/уменьшился
+увеличилось/уменьшилось выиграл/проиграл разрешил/запретил
+aumentó/disminuyó aumentaron/disminuyeron subió/bajó subieron/bajaron creció/cayó aumento/disminución mayor/menor
+ganó/perdió permitió/prohibió mejor/peor augmenté/diminué augmente/diminue augmentation/diminution hausse/baisse
+supérieur/inférieur gagné/perdu autorisé/interdit aumentato/diminuito aumento/diminuzione maggiore/minore
+vinto/perso aumentou/diminuiu subiu/caiu maior/menor gestegen/gedaald toename/afname hoger/lager
 """
 
 
@@ -63,10 +83,11 @@ def _form(word: str) -> str:
 OPPOSITES = _opposites()
 
 
-def is_negated(text: str) -> bool:
-    """Whether a text holds a negation at all."""
+def is_negated(text: str, language: str = "") -> bool:
+    """Whether a text holds a negation at all. `language` as `language_of` gives it; "" reads it as English."""
+    negations = _NEGATION_WORDS.get(language or "en", frozenset()) | _UNMISTAKABLE
     found = words(text)
-    return any(w in _NEGATIONS or w.endswith("n't") for w in found) or bool(_HAN_NEGATION.search(text))
+    return any(w in negations or w.endswith("n't") for w in found) or bool(_HAN_NEGATION.search(text))
 
 
 def opposite_words(

@@ -13,7 +13,10 @@ MIN_CHARACTERS, MAX_CHARACTERS = 12, 400  # shorter ones are scare quotes
 MIN_RATIO = 0.92  # of what is quoted, for slips of a letter …
 MIN_RUN = 0.85  # … of which this share stands in one piece
 
-_QUOTED = re.compile(r"\"([^\"\n]+)\"|“([^“”\n]+)”|„([^„“”\n]+)[“”]|«([^«»\n]+)»|「([^「」\n]+)」|『([^『』\n]+)』")
+_QUOTED = re.compile(
+    r"\"([^\"\n]+)\"|“([^“”\n]+)”|„([^„“”\n]+)[“”]|«([^«»\n]+)»|»([^«»\n]+)«|「([^「」\n]+)」|『([^『』\n]+)』"
+    r"|(?<!\w)‘((?:[^‘’\n]|’(?=\w))+)’(?!\w)|(?<!\w)‚([^‚‘\n]+)‘"
+)
 _SAME = {
     **dict.fromkeys("“”„«»‟", '"'),
     **dict.fromkeys("‘’‚‛`´", "'"),
@@ -95,9 +98,28 @@ class NormalText:
             matcher = SequenceMatcher(None, wanted, window, autojunk=False)
             if matcher.quick_ratio() < MIN_RATIO or matcher.ratio() < MIN_RATIO:
                 continue
-            if _longest_run(matcher) >= MIN_RUN * len(wanted) - 2:
+            if _longest_run(matcher) >= MIN_RUN * len(wanted) - 2 and _same_words(wanted, window):
                 return self.span(start, start + len(window))
         return None
+
+
+def _same_words(wanted: str, window: str) -> bool:
+    """True when two texts differ by slips of spelling only: no word more or fewer, no other word, no other figure.
+
+    The window is cut to the quotation's length, so its last word may be cut.
+    """
+    mine, theirs = re.findall(r"\w+", wanted), re.findall(r"\w+", window)
+    if abs(len(mine) - len(theirs)) > 1:
+        return False
+    return all(_slip(a, b) for a, b in zip(mine, theirs, strict=False))
+
+
+def _slip(word: str, other: str) -> bool:
+    if word == other:
+        return True
+    if any(c.isdigit() for c in word + other):
+        return False
+    return SequenceMatcher(None, word, other, autojunk=False).ratio() >= 0.75
 
 
 def _longest_run(matcher: SequenceMatcher[str]) -> int:

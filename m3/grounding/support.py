@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 
 from m3.grounding.index import NEIGHBOUR, PageIndex, Rarity
 from m3.grounding.language import DECIMAL_COMMA, content_words
-from m3.grounding.names import is_known, names_in, opening_name, page_forms
-from m3.grounding.numbers import Number, numbers_in, same_number, stands_among
+from m3.grounding.names import cjk_holes, is_known, names_in, opening_name, page_forms
+from m3.grounding.numbers import Number, counts_in, numbers_in, same_number, stands_among
 from m3.grounding.opposites import is_negated, opposite_words
+from m3.grounding.quantities import contradictions, other_months
 from m3.grounding.quotations import quotations_in
 from m3.records import Verdict
 
@@ -38,7 +39,7 @@ ALSO_SHOWN = 0.5  # a sentence that adds nothing new is shown too when it scores
 
 @dataclass(frozen=True)
 class ClaimTerms:
-    """What is looked for: the claim's stems, numbers, names and quotations."""
+    """What is looked for: the claim's stems, numbers, names and quotations; counts: small numbers in words."""
 
     text: str
     language: str
@@ -47,6 +48,7 @@ class ClaimTerms:
     names: tuple[str, ...]
     quotations: tuple[str, ...]
     negated: bool
+    counts: tuple[Number, ...] = ()
 
     @property
     def weight(self) -> float:
@@ -56,14 +58,19 @@ class ClaimTerms:
 def read_claim(text: str, language: str, context: str = "") -> ClaimTerms:
     """Take a claim apart. `context` is the sentence before where the claim is only understood with it."""
     whole = f"{context} {text}".strip()
+    numbers = numbers_in(whole, decimal_comma=language in DECIMAL_COMMA)
+    wording = whole
+    for number in reversed(numbers):  # a number in words is compared by value, not by its words
+        wording = f"{wording[: number.start]} {wording[number.end :]}" if number.in_words else wording
     return ClaimTerms(
         text=whole,
         language=language,
-        stems=frozenset(content_words(whole)),
-        numbers=tuple(numbers_in(whole, decimal_comma=language in DECIMAL_COMMA)),
+        stems=frozenset(content_words(wording)),
+        numbers=tuple(numbers),
         names=tuple(names_in(whole, language or "en")),
         quotations=tuple(quotations_in(whole)),
-        negated=is_negated(whole),
+        negated=is_negated(whole, language),
+        counts=tuple(counts_in(whole)),
     )
 
 
@@ -184,6 +191,9 @@ def _judge(
     claim: ClaimTerms, pages: Sequence[PageIndex], chosen: Sequence[tuple[PageIndex, int]], support: Support
 ) -> None:
     """Fill in the coverage and everything that is missing or speaks against the claim."""
+    near = [n for page, i in chosen for n in page.numbers[i]] + [n for page in pages for n in page.head_numbers]
+    counted = [count for count in claim.counts if stands_among(count, near)]
+    support.covered |= claim.stems & frozenset(content_words(" ".join(count.text for count in counted)))
     weight = claim.weight
     held = len(support.covered) + NUMBER_WEIGHT * len(support.covered_numbers)
     support.coverage = round(held / weight, 3) if weight else 0.0
@@ -207,12 +217,16 @@ def _judge(
         return
     passages = " ".join(page.sentence(i) for page, i in chosen)
     main = chosen[0][0].sentence(chosen[0][1])
-    if claim.negated != is_negated(main):
+    if claim.negated != is_negated(main, claim.language):
         where = "claim" if claim.negated else "page"
         support.flags.append(f"only the {where} has a negation")
     opening = opening_name(claim.text)
     if opening and not any(is_known(opening, page.forms, page.all_stems) for page in pages):
         support.flags.append(f"not on the page: {opening}")
+    _beside_numbers(claim, chosen, support)
+    holes = cjk_holes(claim.text, frozenset().union(*(page.all_stems for page in pages)))
+    if holes:
+        support.flags.append("not on the page: " + ", ".join(holes[:4]))
     run = _longest_missing_run(claim, support.covered)
     if len(run) >= FOREIGN_RUN:
         support.flags.append("a whole part is not in the passages: " + " ".join(run[:8]))
@@ -220,6 +234,19 @@ def _judge(
     opposite = opposite_words(claim.text, passages, claim.stems, forms)
     if opposite:
         support.flags.append("opposite words (claim / page): " + ", ".join(opposite[:3]))
+
+
+def _beside_numbers(claim: ClaimTerms, chosen: Sequence[tuple[PageIndex, int]], support: Support) -> None:
+    """Flag another unit, sign or month than the passages have, and a small number word that they lack."""
+    support.flags += contradictions(claim.text, claim.numbers, [(page.text, page.numbers[i]) for page, i in chosen])
+    near = [n for page, i in chosen for n in page.numbers[i]] + [n for page, _ in chosen for n in page.head_numbers]
+    lacking = [count.text for count in claim.counts if not stands_among(count, near)]
+    if lacking:
+        support.flags.append("not in the passages: " + ", ".join(lacking))
+    passages = " ".join(f"{page.sentence(i)} {page.title}" for page, i in chosen)
+    months = other_months(claim.text, passages)
+    if months:
+        support.flags.append(f"the passages date it otherwise than {', '.join(months)}")
 
 
 def _names_elsewhere(

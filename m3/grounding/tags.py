@@ -7,10 +7,14 @@ from collections.abc import Callable, Container
 
 # What models write for "source" when they answer in another language; `#` and `:` are common slips.
 _WORD = r"(?:sources?|src|quellen?|fuentes?|fontes?|fonti|fonte|источники?|ист|来源|來源|资料|資料|出典)"
-_JOIN = r"(?:,|;|&|\+|and|und|et|y|и|和|与|、|–|-)"
-_NUMBERS = rf"\d{{1,4}}(?:\s*{_JOIN}?\s*(?:{_WORD}\s*)?[#:№]?\s*\d{{1,4}})*"
+# Every piece takes a character that is no digit, so that a text can be read in one way only: time stays linear.
+_BETWEEN = rf"(?:[\s,;:&+/#№、–-]|and\b|und\b|et\b|y\b|и\b|和|与|{_WORD})"
+_NUMBERS = rf"\d{{1,18}}(?!\d)(?:{_BETWEEN}{{1,10}}\d{{1,18}}(?!\d))*"
+# A page, a section or the title of the source behind its number says nothing that the number does not.
+_MORE = r"(?:\s*[,:;|–—-]\s*(?=[^\W\d]|[§“\"'])[^\[\]\n]{1,80})?"
+_HEAD = re.compile(rf"\D*({_NUMBERS})", re.I)
 TAG_PATTERN = (
-    rf"\\?\[\s*{_WORD}[\s_.:#№]*(?:{_NUMBERS})\s*\\?\]"
+    rf"\\?\[\s*{_WORD}[\s_.:#№]*(?:{_NUMBERS}){_MORE}\s*\\?\]"
     rf"|[(（]\s*{_WORD}[\s_.:#№]*(?:{_NUMBERS})\s*[)）]"
     rf"|【\s*(?:{_WORD}[\s_.:#№]*)?(?:{_NUMBERS})(?:†[^】]{{0,60}})?\s*】"
 )
@@ -21,7 +25,8 @@ MOST_IN_A_RANGE = 10
 
 def tag_numbers(tag: str) -> list[int]:
     """The source numbers of one tag in order, each once; `2-4` is a range when it is short."""
-    body = tag.split("†", 1)[0]
+    head = _HEAD.match(tag.split("†", 1)[0])
+    body = head[1] if head else ""
     found: list[int] = []
     for first, last in re.findall(r"(\d+)(?:\s*[-–]\s*(\d+))?", body):
         low, high = int(first), int(last or first)
