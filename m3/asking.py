@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from config import ModelSettings
+from config import ModelSettings, redact
 from m3.budget import MIN_OUTPUT, TokenBudget, oddity
 from m3.journal import Journal
 from m3.pricing import cost_of, price_of
@@ -87,6 +87,8 @@ class Asking:
 
         for_report: may use what is reserved for the report; show: its text is the report and is shown as it comes.
         """
+        # No key is in a prompt: not one that a page or a server's error echoes, nor one that the model wrote before.
+        messages = [{**message, "content": redact(message["content"])} for message in messages]
         room, bound = self.room(messages, for_report=for_report)
         if room < MIN_OUTPUT:
             raise OutOfBudgetError(bound)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 import config
 from config import Config, ConfigError
 from m3.files import is_special, why_not_writable, write_atomic
+from m3.logs import set_up as set_up_logging
 from m3.records import (
     ActionEvent,
     DivergedError,
@@ -59,6 +60,7 @@ def main(
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
+    set_up_logging()
     try:
         code = _main(argv, run, build_llm, build_memory)
         sys.stdout.flush()
@@ -76,6 +78,17 @@ def main(
             complain(f"error: {problem.filename}: {problem.strerror}")
             return 1
         return _output_lost(problem)
+    except Exception:  # noqa: BLE001  a traceback tells values, a key among them
+        return _program_failed()
+
+
+def _program_failed() -> int:
+    """Print the traceback of a fault of the program itself, without secrets; the exit code."""
+    import traceback
+
+    lines = (safe_line(line, 600) for line in config.redact(traceback.format_exc()).splitlines())
+    print("\n".join(["error: the program failed; please report this:", *lines]), file=sys.stderr)
+    return 1
 
 
 def _output_lost(problem: OSError) -> int:

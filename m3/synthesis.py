@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from config import redact
 from m3.budget import MIN_OUTPUT
 from m3.draft import report_in
 from m3.extractive import Evidence, extractive_summary
@@ -45,7 +46,7 @@ def write_and_mend(state: RunState, run: Run) -> None:
         evidence = [Evidence(s.number, s.title, [p.quote for p in passages]) for s, passages in chosen]
         state.draft = extractive_summary(state.query, evidence)
     # The report is foreign text too: a model obeys what it reads. Only links to what was read may stay.
-    state.draft = safe_report(state.draft, {source.url for source in sources})
+    state.draft = safe_report(redact(state.draft), {source.url for source in sources})
     _mend(state, run)
 
 

@@ -289,6 +289,8 @@ def _safe_prose(text: str, allowed: Collection[str]) -> str:
             break
         text = changed
     text = _outside_code(text, lambda piece: _plain_urls(_without_html(piece), allowed))
+    # What is left of a cut image could be closed by the text that follows.
+    text = _outside_code(text, lambda piece: piece.replace("![", "! ["))
     return _MATH.sub(r"\\$", text).replace("\x00", "")
 
 
