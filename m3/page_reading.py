@@ -17,7 +17,7 @@ from m3.child import ChildError, ChildLimits, run_child
 from m3.records import Block, FetchedPage, FetchKind, Page, RunControl, page_from_parts
 from m3.sniff import MediaKind, decode_text
 
-MAX_CHARS = 1_000_000  # of extracted text; some 250,000 tokens
+MAX_CHARS = 300_000  # of extracted text, some 75,000 tokens: ranking and checking it must cost little beside the clock
 MAX_BLOCKS = 20_000
 MAX_LINKS = 500
 MAX_TAGS = 100_000  # that the simple reading looks at
