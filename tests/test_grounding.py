@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from m3.grounding import verify
+from m3.grounding.numbers import numbers_in
 from m3.records import Page
 from tests.conftest import CASES
 
@@ -350,3 +351,13 @@ def test_numerals_of_han_are_numbers() -> None:
         "该市有2100万人口。 [Source 1]", {1: "该市人口为二千一百万。" + "委员会在春天再次开会审查项目。" * 8}
     ).checks
     assert not check.missing
+
+
+def test_the_time_to_find_numbers_grows_with_the_text_and_not_with_its_square() -> None:
+    def seconds(count: int) -> float:
+        started = time.process_time()
+        assert len(numbers_in(" ".join(f"item {i}" for i in range(count)))) == count
+        return time.process_time() - started
+
+    seconds(100)
+    assert seconds(16_000) < 10 * seconds(4_000) + 0.1

@@ -159,11 +159,16 @@ def counts_in(text: str) -> list[Number]:
     return [n for n in small if n.values > (1.0,) and n.text.casefold() not in _NOT_COUNTED]
 
 
+_CJK_THEN_DIGIT = re.compile(rf"(?<=[{_CJK}])(?=\d)")
+
+
 def _digit_numbers(text: str, decimal_comma: bool) -> Iterator[Number]:
     at = 0
+    cjk = _CJK_THEN_DIGIT.search(text)  # looked for once ahead: anew for each number it would take quadratic time
     while True:
         match = _DIGITS.search(text, at)
-        cjk = re.compile(rf"(?<=[{_CJK}])(?=\d)").search(text, at)
+        if cjk is not None and cjk.start() < at:
+            cjk = _CJK_THEN_DIGIT.search(text, at)
         if cjk is not None and (match is None or cjk.start() < match.start()):
             match = _AFTER_CJK.match(text, cjk.start())
         if match is None:
