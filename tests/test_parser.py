@@ -262,9 +262,9 @@ def test_time_grows_linearly_on_a_megabyte_of(name: str) -> None:
     big = head + unit * (MEGABYTE // len(unit))
     small = big[: MEGABYTE // 8]
     parse_thought_action(small)
-    quick, slow = min(_seconds(small) for _ in range(3)), _seconds(big)
+    quick, slow = min(_seconds(small) for _ in range(3)), min(_seconds(big) for _ in range(2))
     assert slow < 1.5  # 0.5 s on a machine of its own; the ratio is the claim
-    assert slow < 24 * quick + 0.1
+    assert slow < 24 * quick + 0.3
 
 
 @pytest.mark.parametrize(

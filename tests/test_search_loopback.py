@@ -86,7 +86,7 @@ def test_debug_logging_of_the_http_library_does_not_show_serpapis_key(
 ) -> None:
     with http_server(lambda request: Reply(500, f"no: {request.url}")) as (url, log):
         monkeypatch.setattr(SerpApiSearch, "URL", f"{url}/search.json")
-        with caplog.at_level(logging.DEBUG):
+        with caplog.at_level(logging.DEBUG), caplog.at_level(logging.DEBUG, logger="urllib3"):
             outcome = SerpApiSearch(KEY).search("ice", control=RunControl(20.0))
     assert log[0].query["api_key"] == KEY
     assert "search.json" in caplog.text and KEY not in caplog.text
