@@ -87,10 +87,6 @@ def timed(work: Callable[[str], object], queries: Sequence[str]) -> float:
     return round(statistics.median(took), 2)
 
 
-def an_output(query: str) -> FinalOutput:
-    return FinalOutput(f"{query} saved", "It says something of note. " * 60, (), "answered")
-
-
 def naive_recall(server: UpstashServer, query: str) -> list[str]:
     """One list read whole over REST, compared by shared words."""
     import requests
