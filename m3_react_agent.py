@@ -289,13 +289,17 @@ def thought_and_action_phase(state: RunState, run: Run) -> RunState:
 
 def _model_failed(state: RunState, run: Run, problem: LLMError) -> RunState:
     """End the loop because the model cannot be asked on: by a bound, a signal, or a fault that is told."""
+
+    def cut_by() -> str:
+        if problem.kind == "interrupted" or run.control.stopped:
+            return "interrupted"
+        return "max_wall_clock_time" if problem.kind == "deadline" or run.loop_control.expired else ""
+
     if problem.kind in ("max_tokens", "max_cost"):
         state.stop_reason = problem.kind
-    elif problem.kind == "interrupted" or run.control.stopped:
-        state.stop_reason = "interrupted"
-    elif problem.kind == "deadline" or run.loop_control.expired:
-        state.stop_reason = "max_wall_clock_time"
     else:
+        state.stop_reason = run.journal.decide_limit(cut_by)
+    if not state.stop_reason:
         state.stop_reason = "provider_error"
         state.warnings.append(str(problem))
         # A rate limit may have room for the report later, and a prompt that was too large is not the report's.

@@ -29,10 +29,16 @@ REPAIR_SECONDS = 5.0  # with less time left no repair call is made
 
 def write_and_mend(state: RunState, run: Run) -> None:
     """Write the report from the passages of the pages read: by the model, or by copying where it cannot be asked."""
+    written = True
+    if state.tools.tracker.sources:
+        written = _draft(state, run)
+        _mend(state, run)
+    state.stop_reason = run.journal.decide_limit(lambda: _cut_by(run, written)) or state.stop_reason
 
+
+def _draft(state: RunState, run: Run) -> bool:
+    """Put the report into `state.draft`. False where it had to be copied from the passages."""
     sources = state.tools.tracker.sources
-    if not sources:
-        return
     fits = (state.budget.left - MIN_OUTPUT) // 3
     share = max(80, min(REPORT_PASSAGE_TOKENS, min(REPORT_PROMPT_TOKENS, fits) // len(sources)))
     chosen = [(source, rank_passages(state.query, source.page, share)) for source in sources]
@@ -42,12 +48,20 @@ def write_and_mend(state: RunState, run: Run) -> None:
             state.draft = _write_report(state, run, chosen)
         except LLMError as problem:
             state.warnings.append(f"The report was copied from the sources without a model: {problem}")
-    if not state.draft.strip():
+    written = bool(state.draft.strip())
+    if not written:
         evidence = [Evidence(s.number, s.title, [p.quote for p in passages]) for s, passages in chosen]
         state.draft = extractive_summary(state.query, evidence)
     # The report is foreign text too: a model obeys what it reads. Only links to what was read may stay.
     state.draft = safe_report(redact(state.draft), {source.url for source in sources})
-    _mend(state, run)
+    return written
+
+
+def _cut_by(run: Run, written: bool) -> str:
+    """What ended the run before its report was done, though the loop had ended by itself; "" for nothing."""
+    if run.control.stopped:
+        return "interrupted"
+    return "max_wall_clock_time" if run.control.expired and not written else ""
 
 
 def _write_report(state: RunState, run: Run, chosen: Sequence[tuple[Source, list[Passage]]]) -> str:

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import random
 import resource
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -60,12 +62,41 @@ def said(process: Any, *starts: str) -> str:
     raise AssertionError(f"the process ended without saying {starts}")
 
 
+class Gate:
+    """Holds a model's last call back, so that a run cannot end before the test has struck."""
+
+    def __init__(self) -> None:
+        self._opened = threading.Event()
+        self._from: float = math.inf
+
+    @contextlib.contextmanager
+    def holding(self, call: int) -> Iterator[None]:
+        """Until the end of the block, the `call`-th request of all (from 1) and those after it get no answer."""
+        self._opened.clear()
+        self._from = call
+        try:
+            yield
+        finally:
+            self._from = math.inf
+            self._opened.set()
+
+    def wait(self, call: int) -> None:
+        if call >= self._from:
+            self._opened.wait(PATIENCE)
+
+
 @pytest.fixture(scope="module")
-def model() -> Iterator[Provider]:
+def gate() -> Gate:
+    return Gate()
+
+
+@pytest.fixture(scope="module")
+def model(gate: Gate) -> Iterator[Provider]:
     """An OpenAI-compatible server that decides as the mock model does, and takes a moment for it."""
     mock = MockLLMClient()
 
     def play(asked: Asked) -> Play:
+        gate.wait(len(server.asked))
         reply = mock.complete(asked.body["messages"], max_output_tokens=1_500, control=RunControl(60))
         server.over.wait(0.03)
         usage = {"prompt_tokens": reply.usage.prompt, "completion_tokens": reply.usage.completion}
@@ -88,7 +119,7 @@ def with_model(server: Provider, **more: str) -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def whole(model: Provider, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """The undisturbed run: its result, its number of model calls and of records."""
+    """The undisturbed run: its result, its number of model calls, of records before the last one, and of events."""
     folder = tmp_path_factory.mktemp("whole")
     os.environ["HOME"] = str(folder)
     before = len(model.asked)
@@ -96,10 +127,11 @@ def whole(model: Provider, tmp_path_factory: pytest.TempPathFactory) -> dict[str
     process = start(QUESTION, "--json", "--trace-out", str(trace), env=with_model(model))
     out, err = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, err
+    kinds = [effect["kind"] for effect in json.loads(trace.read_text())["effects"]]
     return {
         "result": json.loads(out),
         "calls": len(model.asked) - before,
-        "records": len(json.loads(trace.read_text())["effects"]),
+        "before_last_call": max(at for at, kind in enumerate(kinds) if kind == "model"),
         "events": sum(line.startswith(("Thought", "Action", "Observation")) for line in err.splitlines()),
     }
 
@@ -109,20 +141,19 @@ def whole(model: Provider, tmp_path_factory: pytest.TempPathFactory) -> dict[str
 
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_a_killed_process_is_resumed_to_the_same_report_and_pays_no_recorded_call_twice(
-    moment: int, model: Provider, whole: dict[str, Any], tmp_path: Path
+    moment: int, model: Provider, gate: Gate, whole: dict[str, Any], tmp_path: Path
 ) -> None:
     chance = random.Random(moment)
     trace = tmp_path / "t.json"
     part = Path(f"{trace}.part")
     args = ["--json", "--quiet", "--trace-out", str(trace)]
-    process = start(QUESTION, *args, env=with_model(model))
-    record = chance.randrange(1, whole["records"])
-    until(lambda: part.exists() and part.read_bytes().count(b"\n") > record, process)
-    time.sleep(chance.uniform(0, 0.03))  # a moment between two records
-    process.kill()
-    process.communicate()
-    if process.returncode == 0:
-        pytest.fail("the run was over before it was killed")
+    record = chance.randrange(1, whole["before_last_call"] + 1)
+    with gate.holding(len(model.asked) + whole["calls"]):
+        process = start(QUESTION, *args, env=with_model(model))
+        until(lambda: part.exists() and part.read_bytes().count(b"\n") > record, process)
+        time.sleep(chance.uniform(0, 0.03))  # a moment between two records
+        process.kill()
+        process.communicate()
     recorded = sum(effect.kind == "model" for effect in read_journal(part)[1])
     before = len(model.asked)
     again = start("--resume", str(part), *args, env=with_model(model))
@@ -141,17 +172,18 @@ def test_a_killed_process_is_resumed_to_the_same_report_and_pays_no_recorded_cal
 
 @pytest.mark.parametrize("moment", MOMENTS)
 def test_sigterm_at_any_moment_brings_the_partial_report_and_the_trace_within_8_seconds(
-    moment: int, model: Provider, whole: dict[str, Any], tmp_path: Path
+    moment: int, model: Provider, gate: Gate, whole: dict[str, Any], tmp_path: Path
 ) -> None:
     chance = random.Random(moment)
     trace = tmp_path / "t.json"
-    process = start(QUESTION, "--json", "--trace-out", str(trace), env=with_model(model))
-    for _ in range(chance.randrange(1, whole["events"] - 3)):
-        said(process, "Thought", "Action", "Observation")
-    time.sleep(chance.uniform(0, 0.03))
-    process.send_signal(signal.SIGTERM)
-    began = time.monotonic()
-    out, err = process.communicate(timeout=PATIENCE)
+    with gate.holding(len(model.asked) + whole["calls"]):
+        process = start(QUESTION, "--json", "--trace-out", str(trace), env=with_model(model))
+        for _ in range(chance.randrange(1, whole["events"] + 1)):
+            said(process, "Thought", "Action", "Observation")
+        time.sleep(chance.uniform(0, 0.03))
+        process.send_signal(signal.SIGTERM)
+        began = time.monotonic()
+        out, err = process.communicate(timeout=PATIENCE)
     assert time.monotonic() - began < SECONDS
     assert process.returncode == 143 and "Traceback" not in err
     result = json.loads(out)

@@ -28,7 +28,7 @@ from m3.records import (
 from m3.report import FinalOutput
 from m3.trace import Replay, show, trace_header, trace_json
 from m3_react_agent import run_react_loop
-from tests.scripted import DictWeb, ScriptedLLM, action
+from tests.scripted import DictWeb, ScriptedLLM
 from tests.test_cli import QUESTION
 from tests.test_cli import run as run_command
 from tests.test_loop import FETCH, FINISH, PAGES, REPORT, SEARCH
@@ -102,8 +102,11 @@ def test_a_replay_asks_nobody_and_gives_the_same_summary(tmp_path: Path) -> None
     assert again.tokens_consumed == output.tokens_consumed
 
 
+@pytest.mark.parametrize("script", [[SEARCH, FETCH], [SEARCH, FETCH, FINISH]], ids=["in the loop", "in the report"])
 @pytest.mark.parametrize("reason", ["max_wall_clock_time", "interrupted"])
-def test_a_run_ended_by_clock_or_signal_replays_to_the_same_end(reason: str, tmp_path: Path) -> None:
+def test_a_run_ended_by_clock_or_signal_is_partial_and_replays_to_the_same_end(
+    reason: str, script: list[str], tmp_path: Path
+) -> None:
     now = [0.0]
     control = RunControl(clock=lambda: now[0])
 
@@ -111,22 +114,22 @@ def test_a_run_ended_by_clock_or_signal_replays_to_the_same_end(reason: str, tmp
         if reason == "interrupted":
             control.stop("SIGINT")
         else:
-            now[0] += 280
-        return action("extract", '{"source": 1, "question": "oolong"}')
+            now[0] += 301
+        raise LLMError("the model did not answer in time", kind="deadline")
 
     config = load_config({})
     journal = Journal(tmp_path / "t.part")
     journal.begin(trace_header("What is oolong tea?", config, "scripted-1"))
     web = DictWeb(PAGES)
     first = run_react_loop(
-        "What is oolong tea?", config=config, llm=ScriptedLLM(SEARCH, FETCH, last, REPORT), search=web, fetcher=web,
+        "What is oolong tea?", config=config, llm=ScriptedLLM(*script, last, REPORT), search=web, fetcher=web,
         resume=journal, control=control,
     )  # fmt: skip
     journal.close()
-    assert first.stop_reason == reason
+    assert (first.outcome, first.stop_reason) == ("partial", reason) and "[Source 1]" in first.summary
     replay = Replay(tmp_path / "t.part")
     again = play(replay)
-    assert (again.stop_reason, again.summary) == (first.stop_reason, first.summary)
+    assert (again.outcome, again.stop_reason, again.summary) == (first.outcome, first.stop_reason, first.summary)
 
 
 def test_a_replay_that_asks_for_something_else_says_where_it_left_the_record(tmp_path: Path) -> None:
