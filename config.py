@@ -9,15 +9,33 @@ from __future__ import annotations
 import base64
 import importlib.util
 import json
-import math
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import Field, dataclass, field, fields, is_dataclass
-from datetime import date
+from collections.abc import Iterator, Mapping
+from dataclasses import Field, dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote, quote_plus
+
+from m3.setting_types import (
+    contact_line,
+    domains,
+    named_hosts,
+    one_of,
+    past_date,
+    port_number,
+    positive_number,
+    proxy_address,
+    readable_path,
+    rest_address,
+    setting,
+    settings_of,
+    several_of,
+    switch,
+    unquoted,
+    web_address,
+    whole_number,
+)
 
 VERSION = "0.1.0"
 PROGRAM_DIR = Path(__file__).resolve().parent
@@ -39,159 +57,6 @@ DEFAULT_MODELS = {
 
 class ConfigError(ValueError):
     """A setting that cannot be used. The message is one line: which variable, what value, what is accepted."""
-
-
-# --- how one setting is declared -------------------------------------------------------------------------
-
-
-def setting(
-    env: str,
-    default: Any,
-    meaning: str,
-    parse: Callable[[str], Any] = str,
-    *,
-    unit: str = "",
-    flag: str = "",
-    secret: bool = False,
-    also: tuple[str, ...] = (),
-    repeat: bool = False,
-) -> Any:
-    """Declare a field that is read from the environment variable `env`.
-
-    `parse` turns the text into the value and raises ValueError with what is accepted; `flag` is the command
-    line's name for it; `also` lists other variables that are read when `env` is unset; `repeat`: the flag may be
-    given several times, its values joined by commas.
-    """
-    meta = {
-        "env": env,
-        "meaning": meaning,
-        "parse": parse,
-        "unit": unit,
-        "flag": flag,
-        "secret": secret,
-        "also": also,
-        "repeat": repeat,
-    }
-    return field(default=default, metadata=meta)
-
-
-def whole_number(text: str) -> int:
-    try:
-        value = int(text)
-    except ValueError:
-        value = 0
-    if value < 1:
-        raise ValueError("a whole number of at least 1")
-    return value
-
-
-def port_number(text: str) -> int:
-    if not (text.isdecimal() and 1 <= int(text) <= 65_535):
-        raise ValueError("a port, 1 to 65535")
-    return int(text)
-
-
-def positive_number(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not (math.isfinite(value) and value > 0):
-        raise ValueError("a number greater than 0")
-    return value
-
-
-def switch(text: str) -> bool:
-    lowered = text.lower()
-    if lowered in ("1", "true", "yes", "on"):
-        return True
-    if lowered in ("0", "false", "no", "off"):
-        return False
-    raise ValueError("1 or 0 (also true/false, yes/no, on/off)")
-
-
-def one_of(*choices: str) -> Callable[[str], str]:
-    def parse(text: str) -> str:
-        if text.lower() not in choices:
-            raise ValueError("one of " + ", ".join(choices))
-        return text.lower()
-
-    return parse
-
-
-def several_of(*choices: str) -> Callable[[str], tuple[str, ...]]:
-    def parse(text: str) -> tuple[str, ...]:
-        names = tuple(dict.fromkeys(part.strip().lower() for part in text.split(",") if part.strip()))
-        if not names or any(name not in choices for name in names):
-            raise ValueError("one or more of " + ", ".join(choices) + ", comma-separated")
-        return names
-
-    return parse
-
-
-def web_address(text: str) -> str:
-    if not text.startswith(("http://", "https://")):
-        raise ValueError("an address that begins with http:// or https://")
-    return text.rstrip("/")
-
-
-def rest_address(text: str) -> str:
-    """The REST address of an Upstash database; it is often pasted with quotes, or confused with the redis:// one."""
-    text = text.strip("\"' ").rstrip("/")
-    if not text.startswith(("http://", "https://")):
-        raise ValueError("the REST address of the database, https://….upstash.io, not its redis:// address")
-    return text
-
-
-def unquoted(text: str) -> str:
-    return text.strip("\"' ")
-
-
-def domains(text: str) -> tuple[str, ...]:
-    names = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
-    if not names or any(not re.fullmatch(r"(?:https?://)?[\w*.:\[\]-]*\w[\w.:\[\]-]*(?:/\S*)?", n) for n in names):
-        raise ValueError("a domain such as example.org; several are comma-separated")
-    return names
-
-
-def past_date(text: str) -> str:
-    try:
-        value = date.fromisoformat(text)
-    except ValueError:
-        value = date.max
-    if value > date.today() or len(text) != 10:
-        raise ValueError("a date that is not ahead, such as 2025-01-31")
-    return text
-
-
-def readable_path(text: str) -> str:
-    path = Path(os.path.expanduser(text))
-    if not os.path.exists(path):  # unlike Path.exists, false too where the folder above may not be entered
-        raise ValueError("a folder or file that exists and may be read")
-    return str(path.resolve())
-
-
-def contact_line(text: str) -> str:
-    if not (text.isascii() and text.isprintable()) or len(text) > 200 or "(" in text or ")" in text:
-        raise ValueError("a mail address or a URL, in plain ASCII")
-    return text
-
-
-def named_hosts(text: str) -> tuple[str, ...]:
-    hosts = tuple(dict.fromkeys(part.strip().lower() for part in text.split(",") if part.strip()))
-    for host in hosts:
-        name, colon, port = host.partition(":")
-        if not re.fullmatch(r"[a-z0-9_](?:[a-z0-9_.-]*[a-z0-9_])?", name) or (
-            colon and not re.fullmatch("[0-9]{1,5}", port)
-        ):
-            raise ValueError("names of hosts, each host or host:port, comma-separated; no wildcards")
-    return hosts
-
-
-def proxy_address(text: str) -> str:
-    if not re.fullmatch(r"http://(?:[^\s@/]+@)?[A-Za-z0-9._-]+(?::[0-9]{1,5})?/?", text):
-        raise ValueError("an address such as http://proxy.example:3128 (user:password@ before the host if it asks)")
-    return text
 
 
 # --- the settings ----------------------------------------------------------------------------------------
@@ -476,11 +341,6 @@ def data_folder() -> Path:
 T = TypeVar("T")
 
 
-def settings_of(group: Any) -> Iterator[Field[Any]]:
-    """The fields of a settings group (class or instance) that are read from the environment, in order."""
-    return (f for f in fields(group) if "env" in f.metadata)
-
-
 def all_settings() -> Iterator[tuple[str, Field[Any]]]:
     """Every setting as (group name, field), keys first: the order of `.env.example`."""
     for group in fields(Config):
@@ -749,3 +609,13 @@ def env_example() -> str:
         unit = f" {f.metadata['unit']}" if f.metadata["unit"] and f.default not in (None, ()) else ""
         lines += [f"# {f.metadata['meaning']} (default: {default}{unit})", f"# {f.metadata['env']}="]
     return "\n".join(lines) + "\n"
+
+
+def settings_table() -> str:
+    """The README's table of settings, in Markdown."""
+    rows = ["| variable | option | default | meaning |", "|---|---|---|---|"]
+    for _, f in all_settings():
+        default = "" if f.default in (None, ()) else f"{shown_value(f, f.default)} {f.metadata['unit']}".strip()
+        option = f"`{f.metadata['flag']}`" if f.metadata["flag"] else ""
+        rows.append(f"| `{f.metadata['env']}` | {option} | {default} | {f.metadata['meaning']} |")
+    return "\n".join(rows)
