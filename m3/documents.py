@@ -97,8 +97,6 @@ class LocalDocuments:
     Files stay where they are and are never changed. Safe to use from several threads.
     """
 
-    max_bytes = MAX_BYTES
-
     def __init__(self, folder: str | Path, *, engine: str = "local", cache_dir: str | Path | None = None) -> None:
         path = Path(folder).expanduser().resolve()
         self._only = path if path.is_file() else None
@@ -108,6 +106,11 @@ class LocalDocuments:
         self._unread = 0  # changed files that the time did not suffice for
         self._index = DocumentIndex(path, cache_dir)
         self._lock = threading.Lock()
+
+    @property
+    def max_bytes(self) -> int:
+        """A larger file is left out and named."""
+        return MAX_BYTES
 
     # --- names ------------------------------------------------------------------------------------------
 

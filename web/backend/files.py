@@ -362,7 +362,10 @@ class UploadedDocuments(LocalDocuments):
     def __init__(self, uploads: Uploads) -> None:
         super().__init__(uploads.folder, engine="files", cache_dir=uploads.folder / ".index")
         self._uploads = uploads
-        self.max_bytes = uploads.max_bytes
+
+    @property
+    def max_bytes(self) -> int:
+        return self._uploads.max_bytes
 
     def files(self, faults: dict[str, str] | None = None) -> Iterator[Path]:
         for record in self._uploads.records():

@@ -330,6 +330,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     return serve(app, host, port)
 
 
+def options_for(app: FastAPI) -> uvicorn.Config:
+    """How uvicorn runs the chat: no access log (a path is a stranger's text), no trust in proxies' headers."""
+    return uvicorn.Config(
+        app, http="h11", ws="none", lifespan="off", access_log=False, log_config=None, server_header=False,
+        proxy_headers=False, timeout_graceful_shutdown=SHUTDOWN_SECONDS,
+    )  # fmt: skip
+
+
 def serve(app: FastAPI, host: str, port: int) -> int:
     """Run the server; says where it is once the port is open."""
     set_up()
@@ -344,11 +352,7 @@ def serve(app: FastAPI, host: str, port: int) -> int:
         for warning in settings.warnings:
             print(f"WARNING: {warning}", file=sys.stderr)
         print(f"The chat is at http://{_as_host(host)}:{listener.getsockname()[1]}/", flush=True)
-        options = uvicorn.Config(
-            app, http="h11", ws="none", lifespan="off", access_log=False, log_config=None, server_header=False,
-            proxy_headers=False, timeout_graceful_shutdown=SHUTDOWN_SECONDS,
-        )  # fmt: skip
-        Server(options).run(sockets=[listener])
+        Server(options_for(app)).run(sockets=[listener])
     return 0
 
 
