@@ -4,9 +4,10 @@ VENV := .venv
 PY := $(VENV)/bin/python
 LOCAL_LLM := .venv-local-llm
 QUERY ?= Compare Raptor RAG vs HyDE
+PORT ?= 8000
 
 .DEFAULT_GOAL := help
-.PHONY: samples help setup run test test-faults record-traces test-local-llm test-container lint bench links clean
+.PHONY: samples help setup run web web-dev test test-faults record-traces test-local-llm test-container lint bench links clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-22s %s\n", $$1, $$2}'
@@ -16,15 +17,27 @@ $(VENV)/.run: requirements.txt
 	$(PY) -m pip install --quiet --disable-pip-version-check -r requirements.txt
 	@touch $@
 
-$(VENV)/.dev: requirements.txt requirements-providers.txt requirements-dev.txt
+$(VENV)/.web: requirements.txt web/requirements.txt
+	$(PYTHON) -m venv $(VENV)
+	$(PY) -m pip install --quiet --disable-pip-version-check -r requirements.txt -r web/requirements.txt
+	@touch $@ $(VENV)/.run
+
+$(VENV)/.dev: requirements.txt requirements-providers.txt requirements-dev.txt web/requirements.txt
 	$(PYTHON) -m venv $(VENV)
 	$(PY) -m pip install --quiet --disable-pip-version-check -r requirements-dev.txt
-	@touch $@ $(VENV)/.run
+	@touch $@ $(VENV)/.run $(VENV)/.web
 
 setup: $(VENV)/.dev ## make .venv with what runs and tests need
 
 run: $(VENV)/.run ## research QUERY="…" and print the cited report
 	@$(PY) m3_react_agent.py --query "$(QUERY)"
+
+web: $(VENV)/.web ## ask in the browser: builds and serves the chat on 127.0.0.1 (PORT=8000)
+	@$(PY) -m web.build
+	@exec $(PY) -m web.backend.main --port $(PORT)
+
+web-dev: $(VENV)/.web ## the chat for who works on its page: Vite on port 5173 beside the server (PORT=8000)
+	@exec $(PY) -m web.build --dev --port $(PORT)
 
 test: $(VENV)/.dev ## run the tests
 	$(PY) -m pytest
@@ -66,5 +79,5 @@ links: $(VENV)/.dev ## open deep links of stored pages in Chromium and count tho
 	$(PY) bench/deep_links.py
 
 clean: ## remove everything that was made here
-	rm -rf $(VENV) $(LOCAL_LLM) .container .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(LOCAL_LLM) .container web/frontend/node_modules web/frontend/dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -not -path './node_modules/*' -prune -exec rm -rf {} +

@@ -18,10 +18,12 @@ from typing import Any, TypeVar
 from urllib.parse import quote, quote_plus
 
 from m3.setting_types import (
+    access_token,
     contact_line,
     domains,
     named_hosts,
     one_of,
+    origins,
     past_date,
     port_number,
     positive_number,
@@ -291,6 +293,34 @@ class ReportSettings:
 
 
 @dataclass(frozen=True)
+class ChatSettings:
+    """The chat in the browser (`make web`). The command line reads none of them. PORT is its port too, there 8000."""
+
+    host: str = setting(
+        "CHAT_HOST", "127.0.0.1", "address the chat listens on; any but a loopback one needs CHAT_TOKEN"
+    )
+    token: str | None = setting(
+        "CHAT_TOKEN", None, "what a visitor of the chat must know, 16 characters or more", access_token, secret=True
+    )
+    hosts: tuple[str, ...] = setting(
+        "CHAT_HOSTS", (), "further names under which the chat may be opened, comma-separated; no wildcards", named_hosts
+    )
+    cors_origins: tuple[str, ...] = setting(
+        "CHAT_CORS_ORIGINS", ("http://localhost:5173", "http://127.0.0.1:5173"),
+        "other pages that may use the chat, comma-separated, or none; by default the development server's, and only"
+        " while CHAT_TOKEN is unset", origins,
+    )  # fmt: skip
+    runs_per_client: int = setting(
+        "CHAT_RUNS_PER_CLIENT", 2, "questions that one browser session may have answered at a time", whole_number
+    )
+    runs: int = setting("CHAT_RUNS", 8, "questions that are answered at a time, all sessions together", whole_number)
+    upload_dir: str | None = setting(
+        "CHAT_UPLOAD_DIR", None, "folder of uploaded files, for all sessions; unset: web/backend/uploads"
+    )
+    upload_mb: int = setting("CHAT_UPLOAD_MB", 20, "largest uploaded file", whole_number, unit="MB")
+
+
+@dataclass(frozen=True)
 class Config:
     """All settings of a run, resolved. `llm_reason` and `search_reason` say why a provider was chosen."""
 
@@ -301,6 +331,7 @@ class Config:
     search: SearchSettings = SearchSettings()
     fetch: FetchSettings = FetchSettings()
     container: ContainerSettings = ContainerSettings()
+    chat: ChatSettings = ChatSettings()
     report: ReportSettings = ReportSettings()
     llm_provider: str = "mock"
     llm_reason: str = "the built-in default"
@@ -352,7 +383,11 @@ def all_settings() -> Iterator[tuple[str, Field[Any]]]:
 
 
 def load_config(
-    env: Mapping[str, str] | None = None, overrides: Mapping[str, str] | None = None, *, web: bool = False
+    env: Mapping[str, str] | None = None,
+    overrides: Mapping[str, str] | None = None,
+    *,
+    web: bool = False,
+    defaults: Mapping[str, str] | None = None,
 ) -> Config:
     """Read the environment into a `Config`.
 
@@ -360,12 +395,14 @@ def load_config(
         those that are not set. A mapping is taken as it is and no `.env` is read.
     overrides: values from the command line by environment name; they win.
     web: also search the web when documents are searched (`--web`).
+    defaults: values by environment name of those that are set nowhere, for a caller with other defaults.
 
     Raises ConfigError with one line for a value that cannot be used or a provider without its key.
     """
     values = dict(_environment() if env is None else env)
     values.update(overrides or {})
     values = {name: text.strip() for name, text in values.items() if text and text.strip()}
+    values = {**(defaults or {}), **values}
     groups: dict[str, Any] = {
         g.name: _read(type(g.default), values)
         for g in fields(Config)

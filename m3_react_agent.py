@@ -9,7 +9,7 @@ from __future__ import annotations
 import secrets
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,6 +24,7 @@ from m3.records import (
     FinalEvent,
     LimitEvent,
     LLMError,
+    Message,
     NoticeEvent,
     ObservationEvent,
     RunControl,
@@ -99,6 +100,7 @@ def run_react_loop(
     search: WebSearchTool | None = None,
     fetcher: Fetcher | None = None,
     memory: ResearchStore | None = None,
+    history: Sequence[Message] = (),
     tools: Sequence[Tool] | None = None,
     resume: Journal | str | Path | None = None,
     on_event: EventHook | None = None,
@@ -106,11 +108,14 @@ def run_react_loop(
 ) -> FinalOutput:
     """Research one question and return the cited report, whatever fails on the way.
 
-    config: None reads the environment. llm, search, fetcher, memory: None takes the configured ones. tools:
-    entries added to the tool table for this run. resume: the trace (or its `.part`) of a run of the same question to
-    go on from, or a `Journal` to record into; what it already holds is not asked for again. on_event: called with
-    every event. control: to stop the run from outside, or to inject a clock; its deadline is set from
-    `config.limits`.
+    config: None reads the environment. llm, search, fetcher, memory: None takes the configured ones. history: earlier
+    turns of a conversation, `{"role": "user" | "assistant", "content": text}` each, the oldest first; the newest are
+    shown to the model as far as the token budget allows, and with them the first action may be `finish`, whose answer
+    then comes from the conversation alone (warning `no sources used`, not remembered); a resumed or replayed run has
+    the recorded one where none is given. tools: entries added to the tool table for this run, or taking the place of
+    one (`m3.react_parser.menu`). resume: the trace (or its `.part`) of a run of the same question to go on from, or a
+    `Journal` to record into; what it already holds is not asked for again. on_event: called with every event. control:
+    to stop the run from outside, or to inject a clock; its deadline is set from `config.limits`.
 
     Raises ConfigError for settings that cannot be used, ValueError for an empty question, TraceError for a trace that
     cannot be read and DivergedError where a replay leaves its record; nothing else.
@@ -124,7 +129,19 @@ def run_react_loop(
     from m3.run_memory import pass_on_notices, remember
 
     journal = _journal(resume, query.strip())
-    run, state, store = _begin(query.strip(), config, llm, search, fetcher, memory, tools, on_event, control, journal)
+    run, state, store = _begin(
+        query.strip(),
+        config,
+        llm,
+        search,
+        fetcher,
+        memory,
+        history or journal.history,
+        tools,
+        on_event,
+        control,
+        journal,
+    )
     while True:
         state.stop_reason = check_limits(state, run)
         if state.stop_reason:
@@ -167,6 +184,7 @@ def _begin(
     search: WebSearchTool | None,
     fetcher: Fetcher | None,
     memory: ResearchStore | None,
+    history: Sequence[Message],
     extra_tools: Sequence[Tool] | None,
     on_event: EventHook | None,
     control: RunControl,
@@ -175,8 +193,9 @@ def _begin(
     from m3 import prompts
     from m3.asking import Asking
     from m3.budget import TokenBudget, time_reserve
+    from m3.conversation import asked_before, history_budget, turns_of, within_budget
     from m3.provenance import Provenance
-    from m3.react_parser import TOOLS
+    from m3.react_parser import menu
     from m3.run_memory import recalled
     from memory_integration import ShortTermMemory, build_memory
     from tools import ToolSuite, build_tools
@@ -185,7 +204,7 @@ def _begin(
         built_search, built_fetcher = build_tools(config)
         search, fetcher = search or built_search, fetcher or built_fetcher
     store = memory if memory is not None else build_memory(config)
-    table = (*TOOLS, *(extra_tools or ()))
+    table = menu(extra_tools or ())
     seconds = config.limits.max_wall_clock_seconds
     emit = on_event or _no_event
     control.notice = lambda text: emit(NoticeEvent(text))
@@ -201,10 +220,16 @@ def _begin(
     )
     past = recalled(query, store, run)
     leads = "\n".join(prompts.lead(p.query, p.stored_at[:10], p.summary, p.urls) for p in past)
+    turns = turns_of(history)
+    turns = within_budget(turns, history_budget(config.memory.short_term_token_budget, config.limits.max_tokens))
     head = [
-        {"role": "system", "content": prompts.system_prompt(table, run.today, run.fence, leads)},
+        {"role": "system", "content": prompts.system_prompt(table, run.today, run.fence, leads, history=bool(turns))},
+        *turns,
         {"role": "user", "content": prompts.question_prompt(query)},
     ]
+    provenance = Provenance(allow_unseen=config.fetch.allow_unseen_urls)
+    for earlier in asked_before(history):
+        provenance.add_question(earlier)
     budget = TokenBudget(config.limits.max_tokens, max_cost_usd=config.models.max_cost_usd)
     # What the settings warn of is true of this run only if it uses the model they chose.
     warnings = list(config.warnings) if run.llm.provider == config.llm_provider else []
@@ -219,11 +244,12 @@ def _begin(
             perform=journal.perform,
             max_sources=config.search.max_sources,
             leads=[url for p in past for url in p.urls],
-            provenance=Provenance(allow_unseen=config.fetch.allow_unseen_urls),
+            provenance=provenance,
         ),
         budget=budget,
         model=Asking(run.llm, config.models, budget, journal, control, run.loop_control, emit, warnings),
         warnings=warnings,
+        conversational=bool(turns) or any(tool.at_once for tool in table),
     )
     if past:
         asked = "; ".join(f"{safe_line(p.query, 120)!r} ({p.stored_at[:10]})" for p in past)
@@ -289,18 +315,10 @@ def thought_and_action_phase(state: RunState, run: Run) -> RunState:
 
 def _model_failed(state: RunState, run: Run, problem: LLMError) -> RunState:
     """End the loop because the model cannot be asked on: by a bound, a signal, or a fault that is told."""
+    from m3.synthesis import stop_reason_of
 
-    def cut_by() -> str:
-        if problem.kind == "interrupted" or run.control.stopped:
-            return "interrupted"
-        return "max_wall_clock_time" if problem.kind == "deadline" or run.loop_control.expired else ""
-
-    if problem.kind in ("max_tokens", "max_cost"):
-        state.stop_reason = problem.kind
-    else:
-        state.stop_reason = run.journal.decide_limit(cut_by)
-    if not state.stop_reason:
-        state.stop_reason = "provider_error"
+    state.stop_reason = stop_reason_of(problem, run)
+    if state.stop_reason == "provider_error":
         state.warnings.append(str(problem))
         # A rate limit may have room for the report later, and a prompt that was too large is not the report's.
         state.model_gone = problem.kind not in ("rate_limit", "prompt_too_large")
@@ -340,12 +358,13 @@ def _default_action(state: RunState) -> ParsedStep:
     """What is done when the model does not say: search the question, the second time as plain words."""
     import re
 
-    from m3.react_parser import ParsedStep
+    from m3.react_parser import ParsedStep, resolve
 
-    query = state.query
+    query, search = state.query, resolve("search", state.tools.tools)
     if state.unreadable_turns > 1:
         query = re.sub(r"\bsite:\S+|[\"“”]", " ", query).strip() or query
-    return ParsedStep("(the model gave no readable action)", "search", {"query": query}, notes=("default action",))
+    name = search.name if search else "search"
+    return ParsedStep("(the model gave no readable action)", name, {"query": query}, notes=("default action",))
 
 
 def act_and_observe_phase(state: RunState, run: Run) -> RunState:
@@ -376,12 +395,19 @@ def act_and_observe_phase(state: RunState, run: Run) -> RunState:
     answer = observation_prompt(observation, run.fence, state.query, _budget_line(state, run))
     state.memory.add(canonical_turn(step), answer)
     state.steps.append(_step(state, run, step, observation))
-    run.emit(ObservationEvent(state.iterations, step.tool, observation))
+    run.emit(_observed(state, step.tool, observation, anew=not times))
     if state.failed_searches >= FAILED_SEARCHES and not state.tools.tracker.sources:
         state.stop_reason = "search_error"
     elif state.tools.empty_searches >= EMPTY_SEARCHES:
         state.stop_reason = "no_progress"
     return state
+
+
+def _observed(state: RunState, tool: str, observation: str, *, anew: bool) -> ObservationEvent:
+    """What an action brought, for those who watch. anew: the tool ran, and what it left behind is of this action."""
+    tools = state.tools
+    event = ObservationEvent(state.iterations, tool, observation, sources=tuple(tools.tracker.sources))
+    return replace(event, ok=tools.last_ok, results=tools.last_results, pages=tools.last_pages) if anew else event
 
 
 def _step(state: RunState, run: Run, step: ParsedStep, observation: str) -> Step:
@@ -401,9 +427,11 @@ def _run_tool(state: RunState, run: Run, step: ParsedStep) -> str:
         raise
     except DeadlineReached:
         observation = "The action was given up: it did not end in the time that this run has for it."
+        state.tools.last_ok = False
     except Exception as problem:  # noqa: BLE001  tools given by a caller may raise anything
         observation = f"The action failed: {type(problem).__name__}: {foreign_line(str(problem))}"
-        if step.tool == "search":
+        state.tools.last_ok = False
+        if state.tools.built_in(step.tool or "") == "search":
             state.failed_searches += 1
     # One search may leave several entries: each engine that failed before another one answered.
     searches = [entry.status for entry in state.tools.ledger[before:] if entry.kind == "search"]
@@ -466,7 +494,7 @@ def build_langgraph_app(
         own = control or RunControl()
         started = own.clock()
         own.start(config.limits.max_wall_clock_seconds)
-        run, state, store = _begin(query, config, llm, search, fetcher, memory, None, None, own, journal)
+        run, state, store = _begin(query, config, llm, search, fetcher, memory, (), None, None, own, journal)
         return _GraphRun(run, state, store, started)
 
     return build(begin, config.limits.max_iterations, checkpointer)

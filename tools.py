@@ -73,6 +73,9 @@ class ToolSuite:
     leads: Sequence[str] = ()  # URLs of related past research, which may be fetched like search results
     provenance: Provenance = field(default_factory=Provenance)
     fetched: dict[str, FetchedPage] = field(default_factory=dict)  # by URL: within a run nothing is fetched twice
+    last_results: tuple[SearchResult, ...] = ()  # what the last action brought, as data
+    last_pages: tuple[FetchedPage, ...] = ()
+    last_ok: bool = True
 
     def __post_init__(self) -> None:
         self.provenance.add_question(self.question)
@@ -80,12 +83,35 @@ class ToolSuite:
 
     def run(self, name: str, args: Mapping[str, Any], control: RunControl) -> str:
         """The observation of one action. Faults of the outside become observations; nothing is raised."""
-        added = next((t for t in self.tools if t.name == name and t.handler), None)
-        if added is not None and added.handler is not None:
-            handler = added.handler
+        self.last_results, self.last_pages, self.last_ok = (), (), True
+        tool = next((t for t in self.tools if t.name == name), None)
+        handler = tool.handler if tool is not None else None
+        if handler is not None and tool is not None and tool.composed:
+            return handler(args, self, control)
+        if handler is not None:
             return neutralise(self.perform(f"tool {name}", dict(args), str, lambda: handler(args, self), control))
-        run: Callable[[Mapping[str, Any], RunControl], str] = getattr(self, f"_{name}")
+        run: Callable[[Mapping[str, Any], RunControl], str] = getattr(self, f"_{self.built_in(name)}")
         return run(args, control)
+
+    def built_in(self, name: str) -> str:
+        """The built-in tool that carries out the tool of this name."""
+        return next((tool.built_in for tool in self.tools if tool.name == name), name)
+
+    def read(self, name: str, control: RunControl) -> tuple[Source | None, FetchedPage]:
+        """One page or document by its address or name, as a source; None where it could not be read, and why."""
+        fetched = self._pages([name], control)[0]
+        return self._registered(fetched), fetched
+
+    def _registered(self, fetched: FetchedPage) -> Source | None:
+        """The source that a page becomes, booked in the ledger; None for one that could not be read."""
+        self.ledger.append(LedgerEntry("fetch", fetched.url, fetched.kind, fetched.error))
+        self.last_pages += (fetched,)
+        self.last_ok = any(page.kind == "ok" for page in self.last_pages)
+        if fetched.kind != "ok" or fetched.page is None:
+            self.unreadable.append(fetched)
+            return None
+        self.empty_searches = 0
+        return self.tracker.register(fetched.page)
 
     def _search(self, args: Mapping[str, Any], control: RunControl) -> str:
         query = args["query"]
@@ -107,6 +133,7 @@ class ToolSuite:
         failures = outcome.failures or ((outcome,) if outcome.status not in ("ok", "no_results") else ())
         answered = outcome.answered or ((outcome.engine,) if outcome.engine and not failures else ())
         self.asked += [n for n in dict.fromkeys((*(f.engine for f in failures), *answered)) if n not in self.asked]
+        self.last_results, self.last_ok = outcome.results, outcome.status in ("ok", "no_results")
         for failed in failures:
             self.ledger.append(LedgerEntry("search", query, failed.status, f"{failed.engine}: {failed.detail}"))
         if outcome.status not in ("ok", "no_results"):
@@ -164,16 +191,11 @@ class ToolSuite:
             return f"{self.max_sources} sources have been read, which is the limit of this run. Use extract or finish."
         most = min(PAGES_PER_ACTION, room)
         for fetched in self._pages(urls[:most], control):
-            self.ledger.append(LedgerEntry("fetch", fetched.url, fetched.kind, fetched.error))
-            if fetched.kind != "ok" or fetched.page is None:
-                self.unreadable.append(fetched)
-                parts.append(
-                    f"{foreign_line(fetched.url)} could not be read ({fetched.kind}): {foreign_line(fetched.error)}"
-                )
-                continue
-            self.empty_searches = 0
-            source = self.tracker.register(fetched.page)
-            parts.append(self._passages(source, self.question, PASSAGE_TOKENS))
+            source = self._registered(fetched)
+            if source is None:
+                parts.append(unreadable_line(fetched))
+            else:
+                parts.append(self._passages(source, self.question, PASSAGE_TOKENS))
         if len(urls) > most == PAGES_PER_ACTION:
             parts.append(f"Only {PAGES_PER_ACTION} pages are read at once; ask again for the others.")
         elif len(urls) > most:
@@ -230,8 +252,14 @@ class ToolSuite:
     def _extract(self, args: Mapping[str, Any], control: RunControl) -> str:
         source = self.tracker.get(args["source"])
         if source is None:
+            self.last_ok = False
             return f"There is no Source {args['source']}; {len(self.tracker.sources)} pages have been read."
         return self._passages(source, args["question"], EXTRACT_TOKENS)
+
+
+def unreadable_line(fetched: FetchedPage) -> str:
+    """Why a page could not be read, for a prompt."""
+    return f"{foreign_line(fetched.url)} could not be read ({fetched.kind}): {foreign_line(fetched.error)}"
 
 
 def action_key(name: str, args: Mapping[str, Any]) -> str:
@@ -246,8 +274,11 @@ def _query_key(query: str) -> frozenset[str]:
     return frozenset([*(terms(parts.words) or [parts.words.casefold()]), *limits])
 
 
-def build_tools(config: Config) -> tuple[WebSearchTool, PageFetchTool]:
-    """The configured search and fetch tools, sharing the folders of documents and the rules on domains."""
+def build_tools(config: Config, documents: Sequence[LocalDocuments] = ()) -> tuple[WebSearchTool, PageFetchTool]:
+    """The configured search and fetch tools, sharing the folders of documents and the rules on domains.
+
+    documents: more folders, searched beside whatever is configured.
+    """
     chosen = config.search
     filters = SearchFilters(
         DomainPolicy(chosen.allow_domain, chosen.deny_domain), chosen.since or "", chosen.recent or ""
@@ -260,9 +291,9 @@ def build_tools(config: Config) -> tuple[WebSearchTool, PageFetchTool]:
     chain = [
         folders.get(name) or _web_engine(name, config, filters) for name in config.search_providers if name != "local"
     ]
-    documents = [folders["local"]] if "local" in folders else []
-    search = WebSearchTool(chain, documents=documents, filters=filters)
-    return search, _page_fetcher(config, list(folders.values()), filters.domains)
+    local = [folders["local"]] if "local" in folders else []
+    search = WebSearchTool(chain, documents=[*documents, *local], filters=filters)
+    return search, _page_fetcher(config, [*documents, *folders.values()], filters.domains)
 
 
 def _page_fetcher(config: Config, folders: Sequence[LocalDocuments], policy: DomainPolicy) -> PageFetchTool:

@@ -11,7 +11,7 @@ from m3.budget import MIN_OUTPUT, TokenBudget, oddity
 from m3.journal import Journal
 from m3.pricing import cost_of, price_of
 from m3.records import Completion, EventHook, LLMError, Message, RunControl, TextDelta, Usage
-from m3.reply_text import VisibleStream
+from m3.reply_text import VisibleStream, visible_text
 from m3.worker import DeadlineReached
 
 if TYPE_CHECKING:
@@ -52,6 +52,7 @@ class Asking:
     prompt_limit: int = 0
     window: int = 0
     _last_prompt: list[Message] = field(default_factory=list)
+    _streamed: bool = False  # something of the last reply was shown while it was written
 
     def __post_init__(self) -> None:
         self.asked = (getattr(self.llm, "provider", "custom"), getattr(self.llm, "model", "") or "")
@@ -97,6 +98,7 @@ class Asking:
         shared = _shared_prefix(self._last_prompt, messages)
         request = {"after": shared, "messages": list(messages[shared:])}
         self._last_prompt = list(messages)
+        self._streamed = False
         try:
             reply = self.journal.perform(
                 "model",
@@ -113,6 +115,11 @@ class Asking:
             self._book_waste(problem.usage)
             raise
         self._book(messages, reply)
+        if for_report and show and not self._streamed:
+            # From the record, or from a client that does not stream: the report is shown at once.
+            text = visible_text(reply.text)
+            if text:
+                self.emit(TextDelta(text))
         return reply
 
     def overruns(self) -> list[str]:
@@ -148,6 +155,7 @@ class Asking:
             raise LLMError(f"the model call failed: {type(problem).__name__}: {problem}") from problem
         if shown is not None:
             shown.close()
+            self._streamed = shown.sent
         if not isinstance(reply, Completion) or not isinstance(reply.text, str):
             raise LLMError("the model call brought no text")
         longest = max(SHORTEST_CUT, most * CHARACTERS_PER_TOKEN)
@@ -180,6 +188,7 @@ class _ReportText:
 
     def __init__(self, emit: EventHook) -> None:
         self._emit, self._stream = emit, VisibleStream()
+        self.sent = False
 
     def __call__(self, text: str) -> None:
         self._send(self._stream.feed(text))
@@ -189,6 +198,7 @@ class _ReportText:
 
     def _send(self, text: str) -> None:
         if text:
+            self.sent = True
             self._emit(TextDelta(text))
 
 

@@ -178,7 +178,7 @@ def _main(
     if args.trace_out:
         from m3.trace import part_of, trace_header
 
-        header = trace_header(query, settings, model)
+        header = trace_header(query, settings, model, journal.history)
         journal.path = None if is_special(args.trace_out) else part_of(args.trace_out)
         journal.begin(header)
     control = RunControl()

@@ -107,6 +107,11 @@ class LocalDocuments:
         self._index = DocumentIndex(path, cache_dir)
         self._lock = threading.Lock()
 
+    @property
+    def max_bytes(self) -> int:
+        """A larger file is left out and named."""
+        return MAX_BYTES
+
     # --- names ------------------------------------------------------------------------------------------
 
     @property
@@ -176,19 +181,22 @@ class LocalDocuments:
     def _stored(self, path: Path, name: str, control: RunControl) -> Page | None:
         try:
             found = self._index.page(name, control)
-            return found[1] if found and _unchanged(found[0], _stamp(path)) else None
+            return found[1] if found and _unchanged(found[0], stamp_of(path)) else None
         except (IndexLostError, sqlite3.Error, OSError):
             return None
 
-    @staticmethod
-    def _read_file(path: Path, name: str, control: RunControl) -> FetchedPage:
+    def _reader(self, path: Path) -> Reader:
+        """What reads this file; a folder whose files are named otherwise than by their kind overrides it."""
+        return READERS[path.suffix.lower()]
+
+    def _read_file(self, path: Path, name: str, control: RunControl) -> FetchedPage:
         try:
             with path.open("rb") as file:
-                data = file.read(MAX_BYTES + 1)
-            if len(data) > MAX_BYTES:
-                error = f"{name} is larger than {MAX_BYTES // 1_000_000} MB"
+                data = file.read(self.max_bytes + 1)
+            if len(data) > self.max_bytes:
+                error = f"{name} is larger than {self.max_bytes // 1_000_000} MB"
                 return FetchedPage(name, "too_large", error=error, final_url=name)
-            return READERS[path.suffix.lower()](data, name, control)
+            return self._reader(path)(data, name, control)
         except OSError as problem:
             error = f"{name} cannot be read: {problem.strerror}"
             return FetchedPage(name, "network", detail="unreadable", error=error, final_url=name)
@@ -317,7 +325,7 @@ class LocalDocuments:
                 if fault := self._fault_of(path, name):
                     found.faults[_printable(name)] = fault
                     continue
-                stamp = _stamp(path)
+                stamp = stamp_of(path)
             except OSError as problem:
                 if not isinstance(problem, FileNotFoundError):  # gone since the folder was listed
                     found.faults[name] = f"cannot be read ({problem.strerror})"
@@ -341,7 +349,8 @@ class LocalDocuments:
         return ""
 
 
-def _stamp(path: Path) -> Stamp:
+def stamp_of(path: Path) -> Stamp:
+    """The state of a file now. Raises OSError."""
     now = time.time_ns()
     stat = path.stat()
     return Stamp(stat.st_mtime_ns, stat.st_size, now)

@@ -7,9 +7,10 @@ write Markdown put it into a code fence, where no sentence would be read as a st
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from m3.lenient_json import Unreadable, read_json
-from m3.react_parser import parse_thought_action
+from m3.react_parser import TOOLS, Tool, parse_thought_action
 from m3.react_parser.labels import marks
 from m3.reply_text import visible_text
 
@@ -20,18 +21,18 @@ _TURN = ("thought", "action", "final")
 _CITES = re.compile(r"\[Sources? \d|【\d", re.I)
 
 
-def report_in(reply: str) -> str:
-    """The report that a reply holds, "" where it holds an action of the loop instead of one."""
+def report_in(reply: str, tools: Sequence[Tool] = TOOLS) -> str:
+    """The report that a reply holds, "" where it holds an action of the loop instead of one. tools: the run's table."""
     text = _unfenced(visible_text(reply))
     tag = _TAG.match(text)
     if tag:
         text = re.sub(rf"</{tag['tag']}>\s*\Z", "", text[tag.end() :], flags=re.I).strip()
     first = next(marks(text), None)
     if first is not None and first.strong and not text[: first.start].strip() and first.kind in _TURN:
-        return _unfenced(_behind_labels(text))
+        return _unfenced(_behind_labels(text, tools))
     if _CITES.search(text):
         return text
-    return "" if parse_thought_action(text).tool not in (None, "finish") else text
+    return "" if parse_thought_action(text, tools=tools).tool not in (None, "finish") else text
 
 
 def _unfenced(text: str) -> str:
@@ -45,13 +46,13 @@ def _unfenced(text: str) -> str:
     return text if opening[1] in inside else inside.strip()
 
 
-def _behind_labels(text: str) -> str:
+def _behind_labels(text: str, tools: Sequence[Tool]) -> str:
     """The report in a text that begins as a turn: behind `Final Answer:`, in or behind a `finish`, else the thought."""
     labels = list(marks(text))
     final = next((mark for mark in labels if mark.kind == "final"), None)
     if final is not None:
         return text[final.end :].lstrip("* \t").strip()
-    step = parse_thought_action(text)
+    step = parse_thought_action(text, tools=tools)
     if step.tool is not None and step.tool != "finish":
         return ""
     last = labels[-1]

@@ -12,7 +12,7 @@ import json
 import os
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 import config
 from m3.codec import CodecError, from_plain, to_plain
 from m3.files import replace_open, write_all
-from m3.records import DivergedError, LLMError, RunControl, TraceError, Usage
+from m3.records import DivergedError, LLMError, Message, RunControl, TraceError, Usage
 from m3.worker import DeadlineReached, guarded
 
 SCHEMA_VERSION = 1
@@ -60,6 +60,7 @@ class Journal:
     live: bool = True
     effects: list[Effect] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)  # of writing; the run goes on without its journal
+    history: Sequence[Message] = ()  # earlier turns of the conversation that the recorded run was part of
 
     def __post_init__(self) -> None:
         self._file: int | None = None
@@ -231,7 +232,20 @@ def resumed(path: str | Path, query: str) -> Journal:
     header, effects = read_journal(path)
     if header["query"] != query:
         raise TraceError(f"{path} is the trace of another question: {str(header['query'])[:80]!r}")
-    return Journal(recorded=deque(effects))
+    return Journal(recorded=deque(effects), history=history_of(header))
+
+
+def history_of(header: dict[str, Any]) -> list[Message]:
+    """The earlier turns that stand in a trace's header. Raises TraceError."""
+    try:
+        return from_plain(_History, {"turns": header.get("history", [])}).turns
+    except CodecError as problem:
+        raise TraceError(f"the history of the trace cannot be read: {problem}") from None
+
+
+@dataclass(frozen=True)
+class _History:
+    turns: list[Message]
 
 
 @dataclass(frozen=True)

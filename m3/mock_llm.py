@@ -5,14 +5,18 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from m3.comparison import sides_of
 from m3.extractive import Evidence, extractive_summary, name_terms
 from m3.prompts import CONDENSE_MARK, NO_ANSWER, SYNTHESIS_MARK
-from m3.react_parser import ParsedStep, canonical_turn, parse_thought_action
+from m3.react_parser import TOOLS, ParsedStep, canonical_turn, parse_thought_action
 from m3.records import Completion, Message, RunControl, Usage
 from m3.words import estimate_tokens, terms
+
+_OTHER_NAMES = {"search": ("search_web",), "fetch": ("fetch_page",)}
+# In a run whose menu has other names for them, the turns bear those names.
+_KNOWN = (*TOOLS, *(replace(t, name=name, runs=t.name) for t in TOOLS for name in _OTHER_NAMES.get(t.name, ())))
 
 
 @dataclass(frozen=True)
@@ -58,10 +62,11 @@ class MockLLMClient:
     # --- one turn of the loop
 
     def _decide(self, messages: Sequence[Message]) -> ParsedStep:
-        question = next((m["content"] for m in messages if m["role"] == "user"), "").removeprefix("Question:").strip()
+        asked = [i for i, m in enumerate(messages) if m["role"] == "user" and m["content"].startswith("Question:")]
+        question = messages[asked[-1]]["content"].removeprefix("Question:").strip() if asked else ""
         sides, aspect = sides_of(question)
         queries = [f"{side} {aspect}".strip() for side in sides] or [question]
-        turns = _turns(messages)
+        turns = _turns(messages[asked[-1] + 1 :] if asked else ())  # before it stands an earlier conversation
         searched = [str(turn.step.args.get("query", "")) for turn in turns if turn.step.tool == "search"]
         if len(searched) < len(queries):
             query = queries[len(searched)]
@@ -116,8 +121,9 @@ def _turns(messages: Sequence[Message]) -> list[_Turn]:
     found = []
     for message, answer in zip(messages, messages[1:], strict=False):
         if message["role"] == "assistant":
-            step = parse_thought_action(message["content"])
+            step = parse_thought_action(message["content"], tools=_KNOWN)
             if step.tool:
+                step = replace(step, tool=next(t.built_in for t in _KNOWN if t.name == step.tool))
                 found.append(_Turn(step, _inside_fence(answer["content"])))
     return found
 

@@ -406,9 +406,19 @@ class ActionEvent:
 
 @dataclass(frozen=True)
 class ObservationEvent:
+    """What an action brought: as the model reads it, and as data.
+
+    ok: whether it brought what it was for; results: found by it, pages: read by it or tried, each with its kind;
+    sources: all that the run has read so far, with their provisional numbers.
+    """
+
     step: int
     tool: str
     observation: str
+    ok: bool = True
+    results: tuple[SearchResult, ...] = ()
+    pages: tuple[FetchedPage, ...] = ()
+    sources: tuple[Source, ...] = ()
 
 
 @dataclass(frozen=True)

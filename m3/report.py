@@ -16,6 +16,8 @@ from m3.records import Check, FetchedPage, LedgerEntry, Passage, Source, Step, U
 from m3.untrusted import safe_line
 
 Outcome: TypeAlias = Literal["answered", "partial", "abstained", "failed"]
+NO_SOURCES_USED = "no sources used"  # the warning of an answer from the conversation alone
+FROM_CONVERSATION = "from the conversation, no source checked"  # what stands there instead of counts of citations
 EXIT_CODES: dict[Outcome, int] = {"answered": 0, "partial": 3, "abstained": 4, "failed": 1}
 QUOTE_CHARACTERS = 300  # of a passage that are printed
 _PROBLEMS = ("not_found", "partly", "unchecked", "uncited")  # in the order in which they are listed
@@ -98,7 +100,7 @@ class FinalOutput:
             "grounding": [asdict(check) for check in self.grounding],
             "citations": {
                 "counts": self.grounding.counts(),
-                "line": self.grounding.line(),
+                "line": self.citations_line(),
                 "method": self.grounding.method(),
                 "changes": [asdict(change) for change in self.changes],
                 "renumbered": {str(old): new for old, new in self.renumbered.items()},
@@ -186,7 +188,18 @@ class FinalOutput:
             lines.insert(0, "> **WARNING: offline mock model.** Sentences are copied by a fixed rule, not written.")
         return "\n\n".join(lines)
 
+    @property
+    def from_conversation(self) -> bool:
+        """True for an answer that no source was read for."""
+        return NO_SOURCES_USED in self.warnings
+
+    def citations_line(self) -> str:
+        """How the statements fared, in one line; or that nothing was there to check them against."""
+        return FROM_CONVERSATION if self.from_conversation else self.grounding.line()
+
     def _citations_line(self) -> str:
+        if self.from_conversation:
+            return f"*{FROM_CONVERSATION[0].upper()}{FROM_CONVERSATION[1:]}.*"
         return f"*Citations: {self.grounding.line()}. {NOTE}*" if self.grounding.statements else ""
 
     def _source_lines(self, source: Source) -> str:

@@ -84,7 +84,7 @@ def _counts(output: FinalOutput) -> str:
         return ""
     legend = " ".join(f'<span class="s {v}">{_text(words)}</span>' for v, words in VERDICT_WORDS.items())
     return (
-        f'<p class="counts">Citations: {_text(output.grounding.line())}. {NOTE}'
+        f'<p class="counts">Citations: {_text(output.citations_line())}. {NOTE}'
         " Click a sentence to see its passage.</p>"
         f'<p class="legend">{legend}</p>'
     )

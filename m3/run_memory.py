@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from m3.codec import from_plain, to_plain
 from m3.records import LLMError, NoticeEvent, RunControl
+from m3.report import NO_SOURCES_USED
 from m3.sessions import PastResearch
 from m3.untrusted import safe_line
 from m3.worker import DeadlineReached, guarded
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
 
 RECALL_SECONDS = 2.0  # the most that long-term memory may hold up the start of a run
 SHRINK_TO = 0.6  # of what fits: condensed in one jump, so that the next turns need not be
-NO_SOURCES_USED = "no sources used"  # the note of an answer from the conversation alone, which is not remembered
 
 
 class Store(Protocol):

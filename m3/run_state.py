@@ -54,4 +54,6 @@ class RunState:
     draft: str = ""
     changes: tuple[Change, ...] = ()  # what was mended in the draft
     dead_tags: dict[str, tuple[int, ...]] = field(default_factory=dict)  # sentences that cite what was never read
+    conversational: bool = False  # the first action may be `finish`: the conversation may hold the answer
+    from_conversation: bool = False  # the draft was written from the conversation alone
     model_gone: bool = False  # the model failed, and asking it for the report would fail too

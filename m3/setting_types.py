@@ -159,6 +159,21 @@ def named_hosts(text: str) -> tuple[str, ...]:
     return hosts
 
 
+def access_token(text: str) -> str:
+    if len(text) < 16 or not text.isascii() or not text.isprintable() or " " in text:
+        raise ValueError("at least 16 ASCII characters without blanks")
+    return text
+
+
+def origins(text: str) -> tuple[str, ...]:
+    if text.lower() == "none":
+        return ()
+    found = tuple(dict.fromkeys(part.strip().lower().rstrip("/") for part in text.split(",") if part.strip()))
+    if not found or any(not re.fullmatch(r"https?://[a-z0-9.-]+(?::[0-9]{1,5})?", origin) for origin in found):
+        raise ValueError("origins such as http://localhost:5173, comma-separated, or none; no wildcards")
+    return found
+
+
 def proxy_address(text: str) -> str:
     if not re.fullmatch(r"http://(?:[^\s@/]+@)?[A-Za-z0-9._-]+(?::[0-9]{1,5})?/?", text):
         raise ValueError("an address such as http://proxy.example:3128 (user:password@ before the host if it asks)")

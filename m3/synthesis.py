@@ -12,10 +12,10 @@ from m3.extractive import Evidence, extractive_summary
 from m3.grounding import GroundingReport, rank_passages, render_passages, verify
 from m3.grounding.independence import disagreements, origins
 from m3.grounding.repair import apply_answers, correct_tags, items_to_mend, remove_unsupported
-from m3.prompts import repair_messages, synthesis_messages
+from m3.prompts import conversation_messages, repair_messages, synthesis_messages
 from m3.records import LLMError, NoticeEvent, Passage, Source
 from m3.reply_text import visible_text
-from m3.report import FinalOutput, Outcome
+from m3.report import NO_SOURCES_USED, FinalOutput, Outcome
 from m3.untrusted import neutralise, safe_report
 
 if TYPE_CHECKING:
@@ -33,6 +33,8 @@ def write_and_mend(state: RunState, run: Run) -> None:
     if state.tools.tracker.sources:
         written = _draft(state, run)
         _mend(state, run)
+    elif state.conversational and state.stop_reason == "agent_finished" and not state.tools.ledger:
+        _answer_from_conversation(state, run)
     state.stop_reason = run.journal.decide_limit(lambda: _cut_by(run, written)) or state.stop_reason
 
 
@@ -72,7 +74,7 @@ def _write_report(state: RunState, run: Run, chosen: Sequence[tuple[Source, list
         messages = synthesis_messages(state.query, material, run.today, run.fence)
         try:
             reply = state.model.ask(messages, for_report=True).text
-            report = report_in(reply)
+            report = report_in(reply, state.tools.tools)
             if reply.strip() and not report:
                 state.warnings.append("The report was copied from the sources: the model wrote an action instead.")
             return report
@@ -82,6 +84,34 @@ def _write_report(state: RunState, run: Run, chosen: Sequence[tuple[Source, list
             last = problem
             chosen = [(source, passages[: (len(passages) + 1) // 2]) for source, passages in chosen]
     raise last
+
+
+def _answer_from_conversation(state: RunState, run: Run) -> None:
+    """Write the answer of a run that asked nothing outside, from what was said; without sources there is no mending."""
+    messages = conversation_messages(state.query, state.memory.render(), run.fence)
+    try:
+        text = report_in(state.model.ask(messages, for_report=True).text, state.tools.tools)
+    except LLMError as problem:
+        state.stop_reason = stop_reason_of(problem, run)
+        state.warnings.append(str(problem))
+        return
+    tracker = state.tools.tracker
+    state.draft = tracker.canonical(safe_report(redact(text)))
+    state.dead_tags = verify(state.draft, {}).dead_tags({})
+    state.from_conversation = bool(state.draft.strip())
+
+
+def stop_reason_of(problem: LLMError, run: Run) -> str:
+    """Which bound, signal or fault ended a run whose model could not be asked."""
+
+    def cut_by() -> str:
+        if problem.kind == "interrupted" or run.control.stopped:
+            return "interrupted"
+        return "max_wall_clock_time" if problem.kind == "deadline" or run.loop_control.expired else ""
+
+    if problem.kind in ("max_tokens", "max_cost"):
+        return problem.kind
+    return run.journal.decide_limit(cut_by) or "provider_error"
 
 
 def _mend(state: RunState, run: Run) -> None:
@@ -119,7 +149,9 @@ def conclude(state: RunState, run: Run, started: float, services: Sequence[str])
     summary, cited = tracker.finalize(state.draft)
     grounding = verify(summary, tracker.pages).with_dead_tags(state.dead_tags)
     outcome = _outcome(state, grounding)
-    if not grounding.supported and not grounding.counts()["unchecked"]:
+    if state.from_conversation:
+        state.warnings.append(NO_SOURCES_USED)
+    elif not grounding.supported and not grounding.counts()["unchecked"]:
         summary, cited = _without_claims(state, grounding), []
     elif not grounding.supported:
         state.warnings.append("No citation of this report could be checked; read the sources yourself.")
@@ -163,6 +195,8 @@ def _outcome(state: RunState, grounding: GroundingReport) -> Outcome:
     nothing_read = not state.tools.tracker.sources
     if state.stop_reason == "interrupted":
         return "partial"
+    if state.from_conversation:
+        return "answered"
     if nothing_read and (all_failed or state.stop_reason in ("provider_error", "search_error")):
         return "failed"
     if state.stop_reason == "agent_finished":

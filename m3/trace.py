@@ -1,7 +1,8 @@
 """The trace of a run: one file to resume from, to replay, to look at.
 
 While a run goes on, `trace.json.part` is its journal (m3/journal.py: JSON lines, each synced before the run goes on);
-at its end the whole becomes `trace.json`. Schema 1: `schema`, `version`, `query`, `started_at`, `settings` (those
+at its end the whole becomes `trace.json`. Schema 1: `schema`, `version`, `query`, `history` (earlier
+turns of a conversation, where there were any), `started_at`, `settings` (those
 that differ from the defaults, without secrets), `llm_provider`, `model`, `search_providers`, `warnings`, `effects`
 (m3.journal.Effect: number, kind, digest, request, result, error, seconds), `pages` (of each page read: `url`,
 `final_url`, `fetched_at`, `sha256` of its text), `steps`, `result` (FinalOutput.to_dict()).
@@ -12,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -21,7 +22,7 @@ from typing import Any
 import config
 from config import Config
 from m3.codec import CodecError, from_plain
-from m3.journal import SCHEMA_VERSION, Effect, Journal, read_journal
+from m3.journal import SCHEMA_VERSION, Effect, Journal, history_of, read_journal
 from m3.records import Completion, Message, Page, RunControl, SearchOutcome, TraceError
 from m3.report import FinalOutput
 from m3.untrusted import safe_line
@@ -32,10 +33,11 @@ def part_of(path: str | Path) -> Path:
     return Path(f"{path}.part")
 
 
-def trace_header(query: str, settings: Config, model: str) -> dict[str, Any]:
-    """What a trace says before its first effect."""
+def trace_header(query: str, settings: Config, model: str, history: Sequence[Message] = ()) -> dict[str, Any]:
+    """What a trace says before its first effect. history: earlier turns of a conversation, if there were any."""
     return {
         "query": query,
+        **({"history": list(history)} if history else {}),
         "started_at": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "settings": config.chosen_settings(settings),
         "llm_provider": settings.llm_provider,
@@ -70,7 +72,7 @@ def trace_json(header: dict[str, Any], journal: Journal, output: FinalOutput) ->
 def open_resume(path: str | Path) -> tuple[str, Journal]:
     """The question of a trace and a journal that goes on from it. Raises TraceError."""
     header, effects = read_journal(path)
-    return str(header["query"]), Journal(recorded=deque(effects))
+    return str(header["query"]), Journal(recorded=deque(effects), history=history_of(header))
 
 
 def _hash(text: str) -> str:
@@ -108,7 +110,7 @@ class Replay:
             search_providers=tuple(header.get("search_providers") or ()),
             warnings=tuple(header.get("warnings") or ()),
         )
-        self.journal = Journal(recorded=deque(effects), live=False)
+        self.journal = Journal(recorded=deque(effects), live=False, history=history_of(header))
         self.llm = _Recorded(str(header.get("llm_provider", "")), str(header.get("model", "")))
 
 

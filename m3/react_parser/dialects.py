@@ -230,7 +230,7 @@ def native_call(text: str, tools: Sequence[Tool], budget: Budget) -> Call | None
     if '<|"' in text or "<escape>" in text:  # Gemma's quotes
         text = re.sub(r"<(?:\|\"?|e|es|esc|esca|escap|escape)?\Z", "", text)
         text = text.replace('<|"|>', '"').replace("<escape>", '"')
-    statement, element = _patterns(tuple(tool.name for tool in tools))
+    statement, element = _patterns(tuple(name for tool in tools for name in tool.all_names))
     found: list[tuple[int, int, re.Match[str]]] = []
     signs = ("<", "[<✿=", "<", "({[", "{[")  # what a text must hold for a pattern to be worth a pass
     for rank, pattern in enumerate((_TAGGED, _MARKED, element, statement, _OBJECT)):

@@ -33,6 +33,13 @@ class Tool:
     plain: the argument that an input without JSON fills (by default the only one, if it is a string);
     tidy: `(raw arguments, notes) -> arguments` for a tool whose values need more than their type; it must be
     idempotent, so that a canonical turn parses back to itself.
+
+    names: other names that models may call it by; runs: the built-in tool that this entry stands for under a name of
+    its own (`search_web` for `search`): it takes that tool's place, and the built-in's name becomes one of its names;
+    rules: lines that the system prompt says of its use; composed: the handler is `(args, suite, control) -> text`,
+    reaches the outside only through the suite's recorded operations and neutralises what it shows, so that a replay
+    runs it again instead of recalling its text; at_once: of `finish`, that it may be the first action of any run,
+    whose answer is then written from the conversation alone.
     """
 
     name: str
@@ -44,6 +51,21 @@ class Tool:
     one_line: frozenset[str] = frozenset()
     plain: str | None = None
     tidy: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None
+    names: tuple[str, ...] = ()
+    runs: str = ""
+    rules: tuple[str, ...] = ()
+    composed: bool = False
+    at_once: bool = False
+
+    @property
+    def built_in(self) -> str:
+        """The name of the built-in tool that an entry without a handler is carried out by."""
+        return self.runs or self.name
+
+    @property
+    def all_names(self) -> tuple[str, ...]:
+        """Every name that a model may call it by, its own first."""
+        return tuple(dict.fromkeys(name for name in (self.name, self.runs, *self.names) if name))
 
     @property
     def plain_argument(self) -> str | None:
@@ -154,6 +176,16 @@ TOOLS: tuple[Tool, ...] = (
 )
 
 
+def menu(added: Sequence[Tool], tools: Sequence[Tool] = TOOLS) -> tuple[Tool, ...]:
+    """The tool table of one run: `tools`, then what a caller adds.
+
+    An added entry that has the name of a tool, or runs it, stands in that tool's place.
+    """
+    places = {entry.built_in: entry for entry in added}
+    first = tuple(places.get(tool.name, tool) for tool in tools)
+    return (*first, *(entry for entry in added if entry not in first))
+
+
 # --- names
 
 # Other names of `finish` that stand for nothing else: the older ReAct formats end with them.
@@ -169,7 +201,8 @@ def resolve(name: str, tools: Sequence[Tool]) -> Tool | None:
     if len(parts) > 1 and parts[-1] in _METHODS:
         parts.pop()
     last = re.sub(r"[_ -]?(?:tool|function|action)$", "", parts[-1]) if parts else ""
-    known = {tool.name.lower(): tool for tool in tools}
+    known = {other.lower(): tool for tool in tools for other in tool.all_names}
+    known |= {tool.name.lower(): tool for tool in tools}
     if name in known:
         return known[name]
     if parts and not any(part in known for part in parts[:-1]):  # search/fetch names two

@@ -1,0 +1,1 @@
+"""The chat in the browser: a second face of the same loop. Nothing imports it."""

@@ -1,0 +1,1 @@
+"""The chat's server: routes, the guard before them, uploaded files, and runs of the loop as streams of events."""

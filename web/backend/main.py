@@ -1,0 +1,368 @@
+"""The chat's server: `python -m web.backend.main [--host H] [--port N]`.
+
+Routes: GET /health, POST /chat (server-sent events), POST /upload, GET /files, DELETE /files/{name}, and the built
+page at /. It holds no research logic: every question is one run of `run_react_loop`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import ipaddress
+import json
+import logging
+import secrets
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import anyio
+import uvicorn
+from fastapi import FastAPI, Request
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+from sse_starlette import EventSourceResponse
+from starlette.datastructures import UploadFile
+from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import ClientDisconnect
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.staticfiles import StaticFiles
+
+import config
+from config import Config, ConfigError
+from m3.logs import set_up
+from m3.untrusted import safe_line
+from web.backend.agent import Bench, Chat, Chats
+from web.backend.files import UploadError, Uploads
+from web.backend.guard import LOOPBACK_NAMES, SECURITY_HEADERS, Guard, Rules, refused
+
+PAGE = config.PROGRAM_DIR / "web" / "frontend" / "dist"
+DEFAULTS = {"MAX_ITERATIONS": "8", "PORT": "8000"}  # of the chat, where the settings say nothing
+NOT_BUILT = "The chat's page is not built yet. Run `make web`, which builds and serves it (Node.js 20 or newer).\n"
+CHAT_BODY_BYTES = 512_000
+QUESTION_CHARACTERS = 16_000
+MESSAGES = 400
+UPLOAD_OVERHEAD = 100_000  # bytes of a form around its file
+UPLOADS_AT_ONCE = 2
+RETRY_AFTER_SECONDS = 5
+PING_SECONDS = 15
+SEND_SECONDS = 60.0  # for one event, to a client that reads slowly
+SHUTDOWN_SECONDS = 8  # docker kills after 10
+ENDING_SECONDS = 6.0  # of them, for runs to say what they have
+
+
+class ChatMessage(BaseModel):
+    model_config = ConfigDict(extra="ignore", strict=True)
+    role: str
+    content: str
+
+    @field_validator("role")
+    @classmethod
+    def known_role(cls, role: str) -> str:
+        if role not in ("user", "assistant"):
+            raise ValueError("the role must be user or assistant")
+        return role
+
+
+class ChatRequest(BaseModel):
+    model_config = ConfigDict(extra="ignore", strict=True)
+    messages: list[ChatMessage] = Field(min_length=1, max_length=MESSAGES)
+
+    @field_validator("messages")
+    @classmethod
+    def ends_with_a_question(cls, messages: list[ChatMessage]) -> list[ChatMessage]:
+        last = messages[-1]
+        if last.role != "user" or not last.content.strip():
+            raise ValueError("the last message must be the user's, and not empty")
+        if len(last.content) > QUESTION_CHARACTERS:
+            raise ValueError(f"the question is longer than {QUESTION_CHARACTERS:,} characters")
+        return messages
+
+
+# --- the application -------------------------------------------------------------------------------------
+
+
+def create_app(settings: Config | None = None, *, page: Path = PAGE) -> FastAPI:
+    """The chat as an ASGI application. settings: None reads the environment. Raises ConfigError."""
+    settings = settings or config.load_config(defaults=DEFAULTS)
+    chat = settings.chat
+    uploads = Uploads(chat.upload_dir, max_bytes=chat.upload_mb * 1_000_000)
+    server = ChatServer(settings, uploads, page)
+    app = FastAPI(
+        title="M3 research agent", version=config.VERSION, docs_url=None, redoc_url=None, openapi_url=None,
+        max_body_size=uploads.max_bytes + UPLOAD_OVERHEAD,
+    )  # fmt: skip
+    app.add_api_route("/health", server.health, methods=["GET"], response_model=None)
+    app.add_api_route("/chat", server.chat, methods=["POST"], response_model=None, max_body_size=CHAT_BODY_BYTES)
+    app.add_api_route("/upload", server.upload, methods=["POST"], response_model=None)
+    app.add_api_route("/files", server.files, methods=["GET"], response_model=None)
+    app.add_api_route("/files/{name}", server.delete, methods=["DELETE"], response_model=None)
+    app.add_api_route("/", server.index, methods=["GET"], response_model=None)
+    app.mount("/", StaticFiles(directory=page, check_dir=False))
+    app.add_exception_handler(HTTPException, _http_error)
+    app.add_exception_handler(Exception, _unexpected)
+    origins = frozenset() if chat.token else frozenset(chat.cors_origins)
+    app.add_middleware(
+        CORSMiddleware, allow_origins=sorted(origins), allow_credentials=True,
+        allow_methods=["GET", "POST", "DELETE"], allow_headers=["authorization", "content-type"],
+    )  # fmt: skip
+    hosts = LOOPBACK_NAMES | set(chat.hosts) | {_as_host(chat.host)}
+    app.add_middleware(Guard, rules=Rules(frozenset(hosts), origins, chat.token))
+    app.state.server = server
+    return app
+
+
+def _as_host(address: str) -> str:
+    return f"[{address}]" if ":" in address else address.lower()
+
+
+async def _http_error(request: Request, problem: Exception) -> Response:
+    assert isinstance(problem, HTTPException)
+    answer = refused(problem.status_code, safe_line(str(problem.detail), 400))
+    answer.headers.update(problem.headers or {})
+    return answer
+
+
+async def _unexpected(request: Request, problem: Exception) -> Response:
+    """A mistake of the server's own: a number that leads to the log, and nothing else."""
+    number = secrets.token_hex(4)
+    logging.getLogger("m3.chat").error("request %s failed", number, exc_info=problem)
+    return JSONResponse(
+        {"error": f"the server made a mistake; its log has the details under {number}"}, 500, SECURITY_HEADERS
+    )
+
+
+class ChatServer:
+    """The routes and what they share."""
+
+    def __init__(self, settings: Config, uploads: Uploads, page: Path) -> None:
+        self.settings, self.uploads, self.page = settings, uploads, page
+        self.bench = Bench.build(settings, uploads)
+        self.chats = Chats(settings.chat.runs_per_client, settings.chat.runs)
+        self._uploading = asyncio.Semaphore(UPLOADS_AT_ONCE)
+
+    async def health(self) -> dict[str, Any]:
+        """Liveness and what is configured; no secret, and no request to anybody."""
+        s, limits = self.settings, self.settings.limits
+        mock = s.llm_provider == "mock"
+        return {
+            "status": "ok",
+            "version": config.VERSION,
+            "llm": {"provider": s.llm_provider, "model": s.model or "", "configured": not mock, "mock": mock},
+            "search": {"providers": list(s.search_providers)},
+            "warnings": list(s.warnings),
+            "token_required": s.chat.token is not None,
+            "limits": {
+                "max_iterations": limits.max_iterations,
+                "max_tokens": limits.max_tokens,
+                "max_wall_clock_seconds": limits.max_wall_clock_seconds,
+                "runs_per_client": s.chat.runs_per_client,
+                "runs": s.chat.runs,
+                "upload_bytes": self.uploads.max_bytes,
+                "question_characters": QUESTION_CHARACTERS,
+                "chat_body_bytes": CHAT_BODY_BYTES,
+            },
+        }
+
+    # --- chat
+
+    async def chat(self, request: Request) -> Response:
+        """Answer a conversation's last message as a stream of events."""
+        if request.headers.get("last-event-id"):
+            raise HTTPException(400, "a run cannot be taken up again; ask the question once more")
+        question = await _chat_request(request)
+        client = request.state.session
+        fault = self.chats.fault(client)
+        if fault:
+            raise HTTPException(429, fault, {"Retry-After": str(RETRY_AFTER_SECONDS)})
+        messages = [{"role": message.role, "content": message.content} for message in question.messages]
+        chat = Chat(self.bench, messages, asyncio.get_running_loop())
+        self.chats.start(chat, client)
+        leaving = anyio.Event()
+
+        async def gone(message: Any) -> None:
+            chat.stop("disconnect")
+
+        return EventSourceResponse(
+            _framed(chat, leaving), ping=PING_SECONDS, sep="\n", send_timeout=SEND_SECONDS,
+            client_close_handler_callable=gone, shutdown_event=leaving, shutdown_grace_period=ENDING_SECONDS,
+        )  # fmt: skip
+
+    # --- files
+
+    async def upload(self, request: Request) -> Response:
+        """Take one file of a form."""
+        kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+        if kind != "multipart/form-data":
+            raise HTTPException(415, "a file is sent as multipart/form-data")
+        async with self._uploading:
+            name, data = await _form_file(request, self.uploads.max_bytes)
+            try:
+                record = await asyncio.to_thread(self.uploads.add, name, data)
+            except UploadError as problem:
+                raise HTTPException(problem.status, str(problem)) from None
+        return JSONResponse({"name": record.name, "size": record.size, "type": record.type}, 201)
+
+    async def files(self) -> dict[str, Any]:
+        records = self.uploads.records()
+        return {
+            "files": [{"name": r.name, "size": r.size, "type": r.type, "uploaded_at": r.uploaded_at} for r in records]
+        }
+
+    async def delete(self, name: str) -> Response:
+        if not await asyncio.to_thread(self.uploads.delete, name):
+            raise HTTPException(404, "there is no file of that name")
+        return Response(status_code=204)
+
+    # --- the page
+
+    async def index(self) -> Response:
+        """The built page, or how to build it."""
+        try:
+            text = (self.page / "index.html").read_bytes()
+        except OSError:
+            return PlainTextResponse(NOT_BUILT)
+        return Response(text, media_type="text/html", headers={"Cache-Control": "no-cache"})
+
+
+async def _framed(chat: Chat, leaving: anyio.Event) -> AsyncIterator[dict[str, str]]:
+    """The events of a run, each as the data of one server-sent event: JSON in ASCII, so that no character of a page
+    or a model can end a line. leaving: set when the server is about to go."""
+
+    async def at_shutdown() -> None:
+        await leaving.wait()
+        chat.stop("shutdown")
+
+    watch = asyncio.create_task(at_shutdown())
+    try:
+        async with contextlib.aclosing(chat.events()) as events:
+            async for event in events:
+                yield {"data": json.dumps(event, ensure_ascii=True)}
+    finally:
+        watch.cancel()
+
+
+async def _chat_request(request: Request) -> ChatRequest:
+    """The body of POST /chat. Raises HTTPException."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/json":
+        raise HTTPException(415, "a question is sent as application/json")
+    body = await _body(request)
+    try:
+        data = json.loads(body)
+    except (ValueError, RecursionError):
+        raise HTTPException(400, "the body is not JSON") from None
+    try:
+        return ChatRequest.model_validate(data)
+    except (ValidationError, RecursionError) as problem:
+        first = problem.errors()[0] if isinstance(problem, ValidationError) else {"loc": (), "msg": "too deep"}
+        where = ".".join(map(str, first["loc"]))
+        raise HTTPException(422, f"{where}: {first['msg']}" if where else str(first["msg"])) from None
+
+
+async def _body(request: Request) -> bytes:
+    try:
+        return await request.body()
+    except ClientDisconnect:
+        raise HTTPException(400, "the request broke off") from None
+
+
+async def _form_file(request: Request, most: int) -> tuple[str, bytes]:
+    """Name and bytes of the form's one file. Raises HTTPException."""
+    try:
+        async with request.form(max_files=5, max_fields=10) as form:
+            files = [value for _, value in form.multi_items() if isinstance(value, UploadFile)]
+            if len(files) != 1 or not isinstance(form.get("file"), UploadFile):
+                raise HTTPException(400, "send one file, in the field `file`")
+            data = await files[0].read(most + 1)
+            return files[0].filename or "", data
+    except HTTPException:
+        raise
+    except ClientDisconnect:
+        raise HTTPException(400, "the upload broke off") from None
+    except (ValueError, KeyError, AssertionError):
+        raise HTTPException(400, "the form cannot be read") from None
+
+
+# --- the process -----------------------------------------------------------------------------------------
+
+
+class Server(uvicorn.Server):
+    """Uvicorn that ends the runs first when it is told to go: each stream still gets what was found."""
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        app: Any = self.config.app
+        app.state.server.chats.stop_all(signal.Signals(sig).name)
+        super().handle_exit(sig, frame)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach that address."""
+    if host.lower() == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Serve until a signal comes. 0; 1 where the port cannot be had; 2 for settings that cannot be used."""
+    parser = argparse.ArgumentParser(prog="python -m web.backend.main", description="The chat in the browser.")
+    parser.add_argument("--host", metavar="ADDRESS", help="where to listen (CHAT_HOST, default 127.0.0.1)")
+    parser.add_argument("--port", metavar="N", help="which port (PORT, default 8000)")
+    args = parser.parse_args(argv)
+    given = {"CHAT_HOST": args.host, "PORT": args.port}
+    try:
+        settings = config.load_config(overrides={k: v for k, v in given.items() if v}, defaults=DEFAULTS)
+        host, port = settings.chat.host, settings.container.port
+        if not is_loopback(host) and settings.chat.token is None:
+            raise ConfigError(f"the chat is to listen on {host}, which others can reach: set CHAT_TOKEN")
+        app = create_app(settings)
+    except ConfigError as problem:
+        print(f"error: {config.redact(str(problem))}", file=sys.stderr)
+        return 2
+    return serve(app, host, port)
+
+
+def options_for(app: FastAPI) -> uvicorn.Config:
+    """How uvicorn runs the chat: no access log (a path is a stranger's text), no trust in proxies' headers."""
+    return uvicorn.Config(
+        app, http="h11", ws="none", lifespan="off", access_log=False, log_config=None, server_header=False,
+        proxy_headers=False, timeout_graceful_shutdown=SHUTDOWN_SECONDS,
+    )  # fmt: skip
+
+
+def serve(app: FastAPI, host: str, port: int) -> int:
+    """Run the server; says where it is once the port is open."""
+    set_up()
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        listener = socket.create_server((host, port), family=family, backlog=128)
+    except OSError as problem:
+        print(f"error: cannot listen on {host} port {port}: {problem.strerror}", file=sys.stderr)
+        return 1
+    with listener:
+        settings: Config = app.state.server.settings
+        for warning in settings.warnings:
+            print(f"WARNING: {warning}", file=sys.stderr)
+        print(f"The chat is at http://{_as_host(host)}:{listener.getsockname()[1]}/", flush=True)
+        Server(options_for(app)).run(sockets=[listener])
+    return 0
+
+
+def __getattr__(name: str) -> Any:
+    """`app`, made when it is first asked for: `uvicorn web.backend.main:app`."""
+    if name != "app":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()["app"] = app = create_app()
+    return app
+
+
+if __name__ == "__main__":
+    sys.exit(main())
