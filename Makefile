@@ -6,7 +6,7 @@ LOCAL_LLM := .venv-local-llm
 QUERY ?= Compare Raptor RAG vs HyDE
 
 .DEFAULT_GOAL := help
-.PHONY: samples help setup run test test-faults record-traces test-local-llm test-container lint bench links clean
+.PHONY: samples help setup run test test-faults record-traces test-web test-local-llm test-container lint bench links clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-22s %s\n", $$1, $$2}'
@@ -28,6 +28,9 @@ run: $(VENV)/.run ## research QUERY="…" and print the cited report
 
 test: $(VENV)/.dev ## run the tests
 	$(PY) -m pytest
+
+test-web: ## check, test and build the chat's page, then use it in Chromium (needs Node.js 20 and npm)
+	cd web/frontend && npm ci --no-progress && npm run check && npm test && npm run build && npm run e2e
 
 record-traces: $(VENV)/.dev ## record tests/traces/ anew, after a deliberate change of prompt, parser or report
 	$(PY) tests/record_traces.py
