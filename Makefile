@@ -7,7 +7,7 @@ QUERY ?= Compare Raptor RAG vs HyDE
 PORT ?= 8000
 
 .DEFAULT_GOAL := help
-.PHONY: samples help setup run web web-dev test test-faults record-traces test-local-llm test-container lint bench links clean
+.PHONY: samples help setup run web web-dev test test-web test-faults record-traces test-local-llm test-container lint bench links clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-22s %s\n", $$1, $$2}'
@@ -41,6 +41,9 @@ web-dev: $(VENV)/.web ## the chat for who works on its page: Vite on port 5173 b
 
 test: $(VENV)/.dev ## run the tests
 	$(PY) -m pytest
+
+test-web: ## check, test and build the chat's page, then use it in Chromium (needs Node.js 20 and npm)
+	cd web/frontend && npm ci --no-progress && npm run check && npm test && npm run build && npm run e2e
 
 record-traces: $(VENV)/.dev ## record tests/traces/ anew, after a deliberate change of prompt, parser or report
 	$(PY) tests/record_traces.py

@@ -1,0 +1,216 @@
+/** One question and what became of it: the state of a run as its events come in, and the words for it. */
+
+import { type ChatEvent, type Outcome, type Result, type Source, type StepItem, text } from "./contract";
+
+/** running; done: the server ended it; broken: the stream ended without `done`; stopped: by the reader; interrupted:
+ * the page was left; refused: the server did not start it. */
+export type Status = "running" | "done" | "broken" | "stopped" | "interrupted" | "refused";
+
+export interface Step {
+  readonly id: string;
+  readonly name: string;
+  readonly arguments: Readonly<Record<string, unknown>>;
+  readonly state: "running" | "ok" | "failed" | "unfinished";
+  readonly content: string;
+  readonly items: readonly StepItem[];
+}
+
+export interface Turn {
+  readonly id: string;
+  readonly question: string;
+  readonly asked_at: string;
+  readonly status: Status;
+  readonly steps: readonly Step[];
+  readonly notices: readonly string[];
+  readonly draft: string;
+  readonly sources: readonly Source[];
+  readonly error: string;
+  readonly result: Result | null;
+}
+
+export const BROKEN = "The connection broke before the answer was finished. What had arrived is kept.";
+const MOST_NOTICES = 20;
+
+export function newTurn(id: string, question: string, asked_at: string): Turn {
+  return {
+    id,
+    question,
+    asked_at,
+    status: "running",
+    steps: [],
+    notices: [],
+    draft: "",
+    sources: [],
+    error: "",
+    result: null,
+  };
+}
+
+/** The turn after one event. Events after the end change nothing. */
+export function applyEvent(turn: Turn, event: ChatEvent): Turn {
+  if (turn.status !== "running") return turn;
+  switch (event.type) {
+    case "tool_call": {
+      const { id, name, arguments: args } = event;
+      return {
+        ...turn,
+        steps: [...turn.steps, { id, name, arguments: args, state: "running", content: "", items: [] }],
+      };
+    }
+    case "observation": {
+      const state = event.ok ? "ok" : "failed";
+      const known = turn.steps.some((step) => step.id === event.id);
+      const seen = { id: event.id, name: event.name, state, content: event.content, items: event.items } as const;
+      if (!known) return { ...turn, steps: [...turn.steps, { ...seen, arguments: {} }] };
+      return { ...turn, steps: turn.steps.map((step) => (step.id === event.id ? { ...step, ...seen } : step)) };
+    }
+    case "notice":
+      if (!event.content || turn.notices.at(-1) === event.content) return turn;
+      return { ...turn, notices: [...turn.notices, event.content].slice(-MOST_NOTICES) };
+    case "sources":
+      return { ...turn, sources: event.sources };
+    case "text":
+      return { ...turn, draft: turn.draft + event.content };
+    case "error":
+      return { ...turn, error: event.message };
+    case "done":
+      return { ...closed(turn, "done"), result: event.result };
+  }
+}
+
+/** The turn ended in another way than by `done`. What had arrived stays. */
+export function closed(turn: Turn, status: Status, error = turn.error): Turn {
+  if (turn.status !== "running") return turn;
+  const steps = turn.steps.map((step) => (step.state === "running" ? { ...step, state: "unfinished" as const } : step));
+  return { ...turn, status, error, steps };
+}
+
+/** What stands as the answer now: the final summary, or the draft as far as it has come. */
+export function answerText(turn: Turn): string {
+  return turn.result ? turn.result.summary : turn.draft;
+}
+
+export function sourcesOf(turn: Turn): readonly Source[] {
+  return turn.result ? turn.result.sources : turn.sources;
+}
+
+export interface Message {
+  readonly role: "user" | "assistant";
+  readonly content: string;
+}
+
+/** Characters of the conversation that are sent along; the server cuts them to the model's budget, and refuses more. */
+export const MOST_HISTORY = 120_000;
+
+/** The conversation so far as the server wants it, oldest first, ending with `question`; its oldest turns may be cut. */
+export function messagesFor(turns: readonly Turn[], question: string): Message[] {
+  const messages: Message[] = [{ role: "user", content: question }];
+  let size = question.length;
+  for (const turn of turns.toReversed()) {
+    const answer = answerText(turn).trim();
+    if (!answer) continue;
+    size += turn.question.length + answer.length;
+    if (size > MOST_HISTORY) break;
+    messages.unshift({ role: "user", content: turn.question }, { role: "assistant", content: answer });
+  }
+  return messages;
+}
+
+// --- words ----------------------------------------------------------------------------------------------
+
+const STOP_REASONS: Readonly<Record<string, string>> = {
+  max_iterations: "the step limit was reached",
+  max_tokens: "the token limit was reached",
+  max_wall_clock_time: "time was up",
+  max_cost: "the cost limit was reached",
+  interrupted: "the run was interrupted",
+  provider_error: "the language model could not be reached",
+  search_error: "no search engine answered",
+  no_progress: "the model made no progress",
+};
+
+const OUTCOMES: Readonly<Record<Outcome, string>> = {
+  answered: "Answered",
+  partial: "Partial answer",
+  abstained: "No answer found",
+  failed: "Failed",
+};
+
+/** How the turn ended, in a few words, and how it should look. */
+export function outcomeLabel(
+  turn: Turn,
+): { tone: "good" | "plain" | "warn" | "bad"; label: string; detail: string } | null {
+  const { result, status } = turn;
+  if (result) {
+    const detail = STOP_REASONS[result.stop_reason] ?? "";
+    if (result.no_sources_used && result.outcome === "answered")
+      return { tone: "plain", label: "From the conversation, no source checked", detail };
+    const tone = ({ answered: "good", partial: "warn", abstained: "warn", failed: "bad" } as const)[result.outcome];
+    return { tone, label: OUTCOMES[result.outcome], detail };
+  }
+  if (status === "stopped")
+    return { tone: "plain", label: "Stopped", detail: "nothing here was checked against its sources" };
+  if (status === "interrupted")
+    return { tone: "warn", label: "Interrupted", detail: "the page was left while the answer was being written" };
+  if (status === "broken") return { tone: "bad", label: "Connection lost", detail: "" };
+  if (status === "refused") return { tone: "bad", label: "Not started", detail: "" };
+  return null;
+}
+
+export interface StepWords {
+  /** What is being done, for the time it runs and after it. */
+  readonly verb: string;
+  /** What with: a query, a host, a file. */
+  readonly object: string;
+}
+
+export function stepWords(step: Step): StepWords {
+  const running = step.state === "running";
+  const args = step.arguments;
+  const first = Object.values(args).map(text).find(Boolean) ?? "";
+  switch (step.name) {
+    case "search_web":
+      return { verb: running ? "Searching" : "Searched", object: text(args["query"]) || first };
+    case "fetch_page":
+      return { verb: running ? "Reading" : "Read", object: pagesRead(step) };
+    case "read_file":
+    case "extract_pdf_text":
+      return { verb: running ? "Reading" : "Read", object: first || step.items[0]?.title || "a file" };
+    case "list_uploaded_files":
+      return { verb: running ? "Looking at" : "Looked at", object: "your files" };
+    case "extract": {
+      const number = args["source"];
+      const source = typeof number === "number" || typeof number === "string" ? `source ${number}` : "a source";
+      return { verb: running ? "Looking closer at" : "Looked closer at", object: source };
+    }
+    default:
+      return { verb: step.name.replaceAll("_", " "), object: first };
+  }
+}
+
+function pagesRead(step: Step): string {
+  const hosts = [...new Set(step.items.map((item) => hostOf(item.url) || item.title).filter(Boolean))];
+  if (hosts.length > 0) return hosts.length > 2 ? `${hosts[0]} and ${hosts.length - 1} more` : hosts.join(" and ");
+  const { url, urls, results } = step.arguments;
+  const asked = [url, urls, results].flat().filter((one): one is string => typeof one === "string");
+  if (asked.length === 1) return hostOf(asked[0] ?? "") || "a page";
+  return asked.length > 1 ? `${asked.length} pages` : "pages";
+}
+
+export function hostOf(url: string): string {
+  return URL.canParse(url) ? new URL(url).hostname.replace(/^www\./, "") : "";
+}
+
+/** One sentence for the screen reader about what happens now; "" where there is nothing to say. */
+export function statusSentence(turn: Turn): string {
+  if (turn.status !== "running") {
+    const label = outcomeLabel(turn);
+    const counts = turn.result?.counts_line ? ` ${turn.result.counts_line}` : "";
+    return label ? `${label.label}.${turn.error ? ` ${turn.error}` : ""}${counts}` : "";
+  }
+  if (turn.draft) return "The answer is being written.";
+  const last = turn.steps.at(-1);
+  if (!last) return "Working on the question.";
+  const { verb, object } = stepWords(last);
+  return last.state === "running" ? `${verb} ${object}.` : `${verb} ${object}: ${last.content || last.state}.`;
+}

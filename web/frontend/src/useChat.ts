@@ -1,0 +1,173 @@
+import { useCallback, useEffect, useReducer, useRef } from "react";
+
+import { ask, RequestError } from "./api";
+import type { ChatEvent } from "./contract";
+import { applyEvent, BROKEN, closed, type Message, messagesFor, newTurn, type Status, type Turn } from "./run";
+import { SilentStreamError } from "./sse";
+import { loadTurns, saveTurns } from "./storage";
+
+/**
+ * Events are gathered this many milliseconds before the page is drawn anew, since a stream may bring hundreds a second.
+ * The draft is parsed as a whole each time, so a long one is drawn less often.
+ */
+const gatherFor = (drafted: number): number => 40 + drafted / 80;
+const SAVE_EVERY = 500;
+
+type Action =
+  | { readonly do: "ask"; readonly turn: Turn; readonly instead: string | undefined }
+  | { readonly do: "events"; readonly id: string; readonly events: readonly ChatEvent[] }
+  | { readonly do: "close"; readonly id: string; readonly status: Status; readonly error?: string }
+  | { readonly do: "set"; readonly turns: readonly Turn[] };
+
+function reduce(turns: readonly Turn[], action: Action): readonly Turn[] {
+  const only = (id: string, change: (turn: Turn) => Turn) =>
+    turns.map((turn) => (turn.id === id ? change(turn) : turn));
+  switch (action.do) {
+    case "ask":
+      return [...turns.filter((turn) => turn.id !== action.instead), action.turn];
+    case "events":
+      return only(action.id, (turn) => action.events.reduce(applyEvent, turn));
+    case "close":
+      return only(action.id, (turn) => closed(turn, action.status, action.error ?? turn.error));
+    case "set":
+      return action.turns;
+  }
+}
+
+export interface Chat {
+  readonly turns: readonly Turn[];
+  readonly running: boolean;
+  /** Ask a question, in place of the turn `instead` where one is asked again. */
+  readonly ask: (question: string, instead?: string) => void;
+  readonly stop: () => void;
+  /** Begin anew; gives back what was there, for `restore`. */
+  readonly clear: () => readonly Turn[];
+  readonly restore: (turns: readonly Turn[]) => void;
+}
+
+/** The conversation and the one run that may be going on in it. `onUnauthorized`: the server wants another token. */
+export function useChat(onUnauthorized: () => void): Chat {
+  const [turns, dispatch] = useReducer(reduce, undefined, () => loadTurns());
+  const run = useRef<AbortController | null>(null);
+  const running = turns.some((turn) => turn.status === "running");
+  const latest = useRef(turns);
+  latest.current = turns;
+  useSaved(turns);
+
+  const start = useCallback(
+    (question: string, instead?: string) => {
+      if (run.current) return;
+      const controller = new AbortController();
+      run.current = controller;
+      const turn = newTurn(randomId(), question, new Date().toISOString());
+      const messages = messagesFor(
+        latest.current.filter((one) => one.id !== instead),
+        question,
+      );
+      dispatch({ do: "ask", turn, instead });
+      const gathered = gatherer((events) => dispatch({ do: "events", id: turn.id, events }));
+      void follow(messages, controller.signal, gathered.push)
+        .then((end) => {
+          gathered.flush();
+          dispatch({ do: "close", id: turn.id, ...end });
+          if (end.unauthorized) onUnauthorized();
+        })
+        .finally(() => {
+          if (run.current === controller) run.current = null;
+        });
+    },
+    [onUnauthorized],
+  );
+
+  const stop = useCallback(() => run.current?.abort(), []);
+  const clear = useCallback(() => {
+    const before = latest.current.map((turn) => closed(turn, "stopped"));
+    run.current?.abort();
+    run.current = null;
+    dispatch({ do: "set", turns: [] });
+    return before;
+  }, []);
+  const restore = useCallback((before: readonly Turn[]) => dispatch({ do: "set", turns: before }), []);
+  return { turns, running, ask: start, stop, clear, restore };
+}
+
+interface End {
+  readonly status: Status;
+  readonly error?: string;
+  readonly unauthorized?: boolean;
+}
+
+/** Read one run to its end. Says how the turn is to be closed where no `done` has closed it. */
+async function follow(
+  messages: readonly Message[],
+  signal: AbortSignal,
+  onEvent: (event: ChatEvent) => void,
+): Promise<End> {
+  try {
+    for await (const event of ask(messages, signal)) onEvent(event);
+    return { status: "broken", error: BROKEN };
+  } catch (problem) {
+    if (signal.aborted) return { status: "stopped" };
+    if (problem instanceof RequestError)
+      return { status: "refused", error: problem.message, unauthorized: problem.status === 401 };
+    if (problem instanceof SilentStreamError || problem instanceof TypeError)
+      return { status: "broken", error: BROKEN };
+    return { status: "broken", error: problem instanceof Error ? `${BROKEN} (${problem.message})` : BROKEN };
+  }
+}
+
+function gatherer(send: (events: readonly ChatEvent[]) => void): {
+  push: (event: ChatEvent) => void;
+  flush: () => void;
+} {
+  let waiting: ChatEvent[] = [];
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  let drafted = 0;
+  const flush = (): void => {
+    clearTimeout(timer);
+    timer = undefined;
+    if (waiting.length > 0) send(waiting);
+    waiting = [];
+  };
+  return {
+    push(event) {
+      waiting.push(event);
+      if (event.type === "text") drafted += event.content.length;
+      timer ??= setTimeout(flush, gatherFor(drafted));
+    },
+    flush,
+  };
+}
+
+/** Keep the stored conversation up to date: soon after each change, and at the latest when the page is left. */
+function useSaved(turns: readonly Turn[]): void {
+  const unsaved = useRef<readonly Turn[] | null>(null);
+  const first = useRef(true);
+  useEffect(() => {
+    if (first.current) {
+      first.current = false; // what was just read; another tab's run must not be overwritten by looking at it
+      return;
+    }
+    unsaved.current = turns;
+    const timer = setTimeout(save, SAVE_EVERY);
+    return () => clearTimeout(timer);
+  }, [turns]);
+  useEffect(() => {
+    const leave = (): void => save();
+    window.addEventListener("pagehide", leave);
+    document.addEventListener("visibilitychange", leave);
+    return () => {
+      window.removeEventListener("pagehide", leave);
+      document.removeEventListener("visibilitychange", leave);
+    };
+  }, []);
+  function save(): void {
+    if (unsaved.current) saveTurns(unsaved.current);
+    unsaved.current = null;
+  }
+}
+
+/** `crypto.randomUUID` exists in secure contexts only, which a LAN address over HTTP is not. */
+function randomId(): string {
+  return Array.from(crypto.getRandomValues(new Uint8Array(8)), (byte) => byte.toString(16).padStart(2, "0")).join("");
+}
