@@ -191,6 +191,7 @@ def _begin(
     journal: Journal,
 ) -> tuple[Run, RunState, ResearchStore]:
     from m3 import prompts
+    from m3.ahead import Ahead
     from m3.asking import Asking
     from m3.budget import TokenBudget, time_reserve
     from m3.conversation import asked_before, history_budget, turns_of, within_budget
@@ -208,6 +209,9 @@ def _begin(
     seconds = config.limits.max_wall_clock_seconds
     emit = on_event or _no_event
     control.notice = lambda text: emit(NoticeEvent(text))
+    ahead = Ahead()
+    ahead.add_modules(web=set(config.search_providers) - {"local", "mock"} != set())
+    control.idle = ahead.start
     run = Run(
         config=config,
         llm=llm or build_llm_client(config, control),
@@ -215,6 +219,7 @@ def _begin(
         loop_control=control.within(seconds - time_reserve(seconds)),
         emit=emit,
         journal=journal,
+        ahead=ahead,
         today=journal.perform("date", "", str, lambda: date.today().isoformat()),
         fence=journal.perform("fence", "", str, lambda: f"data-{secrets.token_hex(4)}"),
     )
@@ -420,7 +425,7 @@ def _step(state: RunState, run: Run, step: ParsedStep, observation: str) -> Step
 def _run_tool(state: RunState, run: Run, step: ParsedStep) -> str:
     from m3.worker import DeadlineReached
 
-    before = len(state.tools.ledger)
+    before, read = len(state.tools.ledger), len(state.tools.tracker.sources)
     try:
         observation = state.tools.run(step.tool or "", step.args, run.loop_control)
     except DivergedError:
@@ -433,6 +438,8 @@ def _run_tool(state: RunState, run: Run, step: ParsedStep) -> str:
         state.tools.last_ok = False
         if state.tools.built_in(step.tool or "") == "search":
             state.failed_searches += 1
+    for source in state.tools.tracker.sources[read:]:
+        run.ahead.add_page(source.page)
     # One search may leave several entries: each engine that failed before another one answered.
     searches = [entry.status for entry in state.tools.ledger[before:] if entry.kind == "search"]
     if searches:

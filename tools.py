@@ -6,16 +6,12 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from urllib.parse import urlsplit
 
 from config import KEYLESS, PROGRAM_DIR, Config
 from m3.citations import CitationTracker
-from m3.documents import LocalDocuments
-from m3.extract import ContentExtractor
-from m3.fetch import Fetcher, PageFetchTool, fetch_pages
-from m3.grounding import rank_passages, render_passages
-from m3.politeness import Pace
 from m3.prompts import source_header
 from m3.provenance import Provenance
 from m3.react_parser import TOOLS, Tool
@@ -26,6 +22,11 @@ from m3.untrusted import foreign_line, neutralise
 from m3.urls import DomainPolicy, canonical_key, host_of
 from m3.words import terms
 
+if TYPE_CHECKING:
+    from m3.documents import LocalDocuments
+    from m3.extract import ContentExtractor
+    from m3.fetch import Fetcher, PageFetchTool
+
 __all__ = ["CitationTracker", "ContentExtractor", "PageFetchTool", "ToolSuite", "WebSearchTool", "build_tools"]
 
 T = TypeVar("T")
@@ -35,6 +36,19 @@ RESULTS_PER_SEARCH = 5
 SNIPPET_CHARACTERS = 300  # of one result in an observation
 PASSAGE_TOKENS = 400  # of one page in an observation
 EXTRACT_TOKENS = 800  # of one page when the model asks for more of it
+
+
+def __getattr__(name: str) -> Any:
+    # What reads pages loads with the first page, while the model is asked; see `m3.ahead`.
+    if name == "ContentExtractor":
+        from m3.extract import ContentExtractor
+
+        return ContentExtractor
+    if name == "PageFetchTool":
+        from m3.fetch import PageFetchTool
+
+        return PageFetchTool
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 class Perform(Protocol):
@@ -208,6 +222,8 @@ class ToolSuite:
         asked = dict.fromkeys(item for item in admitted if isinstance(item, str))
         new = [url for url in asked if url not in self.fetched]
         if new:
+            from m3.fetch import fetch_pages
+
             named = [url for url in new if self.provenance.is_named(url)]
             pages = self.perform(
                 "fetch",
@@ -246,6 +262,8 @@ class ToolSuite:
         return list(dict.fromkeys(urls)), faults
 
     def _passages(self, source: Source, question: str, budget: int) -> str:
+        from m3.grounding import rank_passages, render_passages
+
         passages = rank_passages(question, source.page, budget)
         return f"{source_header(source)}\n{neutralise(render_passages(source.page, passages))}"
 
@@ -283,11 +301,7 @@ def build_tools(config: Config, documents: Sequence[LocalDocuments] = ()) -> tup
     filters = SearchFilters(
         DomainPolicy(chosen.allow_domain, chosen.deny_domain), chosen.since or "", chosen.recent or ""
     )
-    folders: dict[str, LocalDocuments] = {}
-    if "local" in config.search_providers and chosen.docs_dir:
-        folders["local"] = LocalDocuments(chosen.docs_dir)
-    if "mock" in config.search_providers:
-        folders["mock"] = LocalDocuments(PROGRAM_DIR / "sample_corpus", engine="mock")
+    folders = _folders(config)
     chain = [
         folders.get(name) or _web_engine(name, config, filters) for name in config.search_providers if name != "local"
     ]
@@ -296,7 +310,24 @@ def build_tools(config: Config, documents: Sequence[LocalDocuments] = ()) -> tup
     return search, _page_fetcher(config, [*documents, *folders.values()], filters.domains)
 
 
+def _folders(config: Config) -> dict[str, LocalDocuments]:
+    """The folders of documents that the run may search, by provider."""
+    places: dict[str, tuple[Path, str]] = {}
+    if "local" in config.search_providers and config.search.docs_dir:
+        places["local"] = (Path(config.search.docs_dir), "local")
+    if "mock" in config.search_providers:
+        places["mock"] = (PROGRAM_DIR / "sample_corpus", "mock")
+    if not places:
+        return {}
+    from m3.documents import LocalDocuments
+
+    return {name: LocalDocuments(folder, engine=engine) for name, (folder, engine) in places.items()}
+
+
 def _page_fetcher(config: Config, folders: Sequence[LocalDocuments], policy: DomainPolicy) -> PageFetchTool:
+    from m3.fetch import PageFetchTool
+    from m3.politeness import Pace
+
     fetch = config.fetch
     return PageFetchTool(
         documents=folders,

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from typing import TypeAlias
 from urllib.parse import quote, urlsplit
 
+from m3.patterns import lazy_pattern
+
 Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
 
 WEB_PORTS = frozenset({80, 443, 8080, 8443})
@@ -112,9 +114,9 @@ class WebTarget:
         return host if self.port == DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}"
 
 
-_BAD_CHARACTER = re.compile(r"[\x00-\x20\x7f-\xa0\\]")
-_LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\Z")
-_NUMBER = re.compile(r"(?:0x[0-9a-f]*|[0-9]+)\Z")
+_BAD_CHARACTER = lazy_pattern(r"[\x00-\x20\x7f-\xa0\\]")
+_LABEL = lazy_pattern(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?\Z")
+_NUMBER = lazy_pattern(r"(?:0x[0-9a-f]*|[0-9]+)\Z")
 # Kept as they stand in paths and queries; all else that is not ASCII graphic is percent-encoded (RFC 3986).
 _PATH_SAFE = "!#$%&'()*+,/:;=?@[]~"
 

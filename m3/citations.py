@@ -7,13 +7,14 @@ from collections.abc import Iterable
 
 from m3.grounding.claims import cut_bibliography
 from m3.grounding.tags import TAG, accept_bare_numbers, rewrite_tags
+from m3.patterns import lazy_pattern
 from m3.records import Page, Source
 from m3.urls import canonical_key
 
-_IMAGE = re.compile(r"!\[([^\]\n]*)\](?:\([^)\n]*\)|\[[^\]\n]*\])")
-_LINK = re.compile(r"(?<!!)\[([^\]\n]+)\]\(\s*<?([^)\s>]+)>?(?:\s+[\"'(][^)\n]*)?\)")
-_ADDRESS = re.compile(r"<?\b(?:https?://|www\.)[^\s<>\"'）)\]】]+>?", re.I)
-_REFERENCE = re.compile(r"^[ \t]{0,3}\[[^\]\n]+\]:[ \t]*\S+.*\n?", re.M)
+_IMAGE = lazy_pattern(r"!\[([^\]\n]*)\](?:\([^)\n]*\)|\[[^\]\n]*\])")
+_LINK = lazy_pattern(r"(?<!!)\[([^\]\n]+)\]\(\s*<?([^)\s>]+)>?(?:\s+[\"'(][^)\n]*)?\)")
+_ADDRESS = lazy_pattern(r"<?\b(?:https?://|www\.)[^\s<>\"'）)\]】]+>?", re.I)
+_REFERENCE = lazy_pattern(r"^[ \t]{0,3}\[[^\]\n]+\]:[ \t]*\S+.*\n?", re.M)
 UNKNOWN_LINK = "(link removed: it stands on no page that was read)"
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
+from m3.patterns import lazy_pattern
+
 MAX_SIDES = 4
 
 _VERSUS = r"\s+(?:vs|versus|gegenüber|против|contra)\s+"
@@ -18,28 +20,30 @@ _AND = r"\s+(?:and|or|und|oder|y|et|ou|и|или)\s+|\s*[和与與跟]\s*"
 _COMPARATIVE = r"(?:better|worse|(?:more|less|fewer)\s+\w+|\w{2,}er|besser|лучше|хуже|\w{2,}ее)"
 _ASKING = r"(?:which|what|who|how|why|when|where|is|are|do|does|can|welche\w*|was|wie|wann|warum|что|какой|какая|как)"
 
-_POLITE = re.compile(
+_POLITE = lazy_pattern(
     r"^(?:(?:please|bitte|пожалуйста|hi|hello)[\s,]+|(?:can|could|would|will) (?:you|we) (?:please )?"
     r"|i(?: want|'d like| would like| need)(?: you)? to |(?:explain|tell|show|describe|give)(?: to)?(?: me| us)? "
     r"|(?:what|how) about )",
     re.I,
 )
 # What follows the question proper: "…, which is older?", "…. Answer in two sentences."
-_SECOND_QUESTION = re.compile(rf"\s*[,;:.?!]\s+(?:and\s+|und\s+)?(?={_ASKING}\b|(?:give|say|use|answer|list)\b)", re.I)
-_TAIL = re.compile(
+_SECOND_QUESTION = lazy_pattern(
+    rf"\s*[,;:.?!]\s+(?:and\s+|und\s+)?(?={_ASKING}\b|(?:give|say|use|answer|list)\b)", re.I
+)
+_TAIL = lazy_pattern(
     r"\s+(?:for|in terms of|regarding|concerning|as to|with (?:regard|respect) to|when|as|für|bezüglich|для|pour|para)"
     r"\s+.*$",
     re.I,
 )
-_PLACE = re.compile(r"\s+(in|on|by|at|during|under)\s+.*$", re.I)
-_ASPECT_OF = re.compile(r"^(?:the\s+)?([a-z]+(?:\s+and\s+[a-z]+)?)\s+of\s+")
+_PLACE = lazy_pattern(r"\s+(in|on|by|at|during|under)\s+.*$", re.I)
+_ASPECT_OF = lazy_pattern(r"^(?:the\s+)?([a-z]+(?:\s+and\s+[a-z]+)?)\s+of\s+")
 
-_COMPARE = re.compile(
+_COMPARE = lazy_pattern(
     r"^(?:(?:a |the )?(?:compare|contrast|comparison|vergleich\w*|comparez|compara|сравни(?:те)?|比较|比較|对比)\s*"
     r"(?:and contrast\s+)?(?:(?:of|between|zwischen|von)\s+)?(?:the\s+)?)",
     re.I,
 )
-_BETWEEN = re.compile(
+_BETWEEN = lazy_pattern(
     r"^(?:(?:what(?:'s|’s| is| are)\s+)?(?:the\s+)?(?:main |key |biggest )?"
     r"(?:differences?|similarities|similarity)(?: (?:and|or) (?:differences?|similarities))? (?:between|of)\s+"
     r"|(?:(?:was ist|worin liegt|worin besteht) )?(?:der )?unterschiede? zwischen\s+"
@@ -50,13 +54,13 @@ _BETWEEN = re.compile(
     rf"|is it {_COMPARATIVE} to \w+\s+)",
     re.I,
 )
-_MERITS = re.compile(
+_MERITS = lazy_pattern(
     r"^(?:(?:what are|list)\s+)?(?:the\s+)?(?:pros and cons|(?:dis)?advantages(?: and (?:dis)?advantages)?"
     r"|strengths and weaknesses|vorteile|vor- und nachteile)\s+(?:of|von)\s+",
     re.I,
 )
 _PAIRS = tuple(
-    re.compile(pattern, re.I)
+    lazy_pattern(pattern, re.I)
     for pattern in (
         # how A differs from B, what tells A from B
         r"^(?:how|wie)\s+(?:do|does|is|are)\s+(?P<a>.+?)\s+(?:differ|different)\s+from\s+(?P<b>.+)$",

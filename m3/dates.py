@@ -6,10 +6,12 @@ import re
 from datetime import date, timedelta
 from email.utils import parsedate_to_datetime
 
+from m3.patterns import lazy_pattern
+
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
-_ISO = re.compile(r"\s*(\d{4})-(\d\d)-(\d\d)(?!\d)")
-_AGO = re.compile(r"(\d{1,4}|an?)\s+(second|minute|min|hour|day|week|month|year)s?\s+ago", re.I)
-_NAMED = re.compile(
+_ISO = lazy_pattern(r"\s*(\d{4})-(\d\d)-(\d\d)(?!\d)")
+_AGO = lazy_pattern(r"(\d{1,4}|an?)\s+(second|minute|min|hour|day|week|month|year)s?\s+ago", re.I)
+_NAMED = lazy_pattern(
     r"(?:(?P<d1>\d{1,2})(?:st|nd|rd|th)?\.?\s+)?(?P<month>[A-Za-z]{3,9})\.?\s+(?:(?P<d2>\d{1,2})(?:st|nd|rd|th)?,?\s+)?(?P<year>\d{4})"
 )
 _DAYS = {

@@ -10,15 +10,16 @@ import re
 from collections.abc import Sequence
 
 from m3.lenient_json import Unreadable, read_json
+from m3.patterns import lazy_pattern
 from m3.react_parser import TOOLS, Tool, parse_thought_action
 from m3.react_parser.labels import marks
 from m3.reply_text import visible_text
 
-_FENCE = re.compile(r"(?:[^\n`]{1,120}:[ \t]*\n+)?(`{3,}|~{3,})[ \t]*(?:markdown|md|text|txt)?[ \t]*\n", re.I)
-_TAG = re.compile(r"\s*<(?P<tag>answer|final_?answer|report|summary|output)>", re.I)
+_FENCE = lazy_pattern(r"(?:[^\n`]{1,120}:[ \t]*\n+)?(`{3,}|~{3,})[ \t]*(?:markdown|md|text|txt)?[ \t]*\n", re.I)
+_TAG = lazy_pattern(r"\s*<(?P<tag>answer|final_?answer|report|summary|output)>", re.I)
 _ANSWER_KEYS = ("answer", "final_answer", "report", "summary", "response", "output", "text", "result")
 _TURN = ("thought", "action", "final")
-_CITES = re.compile(r"\[Sources? \d|【\d", re.I)
+_CITES = lazy_pattern(r"\[Sources? \d|【\d", re.I)
 
 
 def report_in(reply: str, tools: Sequence[Tool] = TOOLS) -> str:

@@ -22,6 +22,8 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from m3.patterns import lazy_pattern
+
 MAX_DEPTH = 24
 MAX_STEPS = 4_000
 CHARS_PER_STEP = 64
@@ -76,8 +78,8 @@ class Arguments:
 
 
 _STRICT = json.JSONDecoder(strict=False)  # raw line breaks in strings are allowed, as models write them
-_HTML_ESCAPED = re.compile(r"[{\[]\s{0,40}&(?:quot|#34|#x22|#39|apos);")
-_BACKSLASH_ESCAPED = re.compile(r"[{\[]\s{0,40}(?:\\n\s{0,40})?\\[\"']")
+_HTML_ESCAPED = lazy_pattern(r"[{\[]\s{0,40}&(?:quot|#34|#x22|#39|apos);")
+_BACKSLASH_ESCAPED = lazy_pattern(r"[{\[]\s{0,40}(?:\\n\s{0,40})?\\[\"']")
 
 
 def read_json(text: str, start: int = 0, limit: int | None = None, budget: Budget | None = None) -> Reading:
@@ -145,15 +147,15 @@ _FAMILIES = {
     "＂": '＂"',
     "＇": "＇'",
 }
-_STOPS = {opening: re.compile(f"[{closing}\\\\]") for opening, closing in _FAMILIES.items()}
-_KEY_STOPS = re.compile("[\"'`’‘”“»´＂＇\\\\]")
-_SPACE = re.compile(r"(?:\s+|//[^\n]*|/\*.{0,2000}?\*/|#[^\n]*)*", re.S)
-_PREFIX = re.compile(r"[rRbBuUfF]{1,2}(?=[\"'])")
-_BARE_KEY = re.compile(r"[^\W\d][\w$-]{0,60}(?: [\w$-]{1,30}){0,2}")
-_PARAMETER = re.compile(r"([^\W\d]\w{0,60})\s{0,20}(?:=(?!=)|:(?!//))")
-_SEPARATOR = re.compile(r"[ \t]*[\"'”]?[ \t]*(?:=>|[:：=]{1,2})")
-_UNCLOSED_KEY = re.compile(r"[\"'“]([\w-]{1,60})\s{0,4}:\s{0,8}(?=[\"'“\[{])")
-_JOIN = re.compile(r"[\"'][ \t]{0,20}(?:\+\s{0,20}|\n\s{0,80})[\"'](?![\s,}\])])")
+_STOPS = {opening: lazy_pattern(f"[{closing}\\\\]") for opening, closing in _FAMILIES.items()}
+_KEY_STOPS = lazy_pattern("[\"'`’‘”“»´＂＇\\\\]")
+_SPACE = lazy_pattern(r"(?:\s+|//[^\n]*|/\*.{0,2000}?\*/|#[^\n]*)*", re.S)
+_PREFIX = lazy_pattern(r"[rRbBuUfF]{1,2}(?=[\"'])")
+_BARE_KEY = lazy_pattern(r"[^\W\d][\w$-]{0,60}(?: [\w$-]{1,30}){0,2}")
+_PARAMETER = lazy_pattern(r"([^\W\d]\w{0,60})\s{0,20}(?:=(?!=)|:(?!//))")
+_SEPARATOR = lazy_pattern(r"[ \t]*[\"'”]?[ \t]*(?:=>|[:：=]{1,2})")
+_UNCLOSED_KEY = lazy_pattern(r"[\"'“]([\w-]{1,60})\s{0,4}:\s{0,8}(?=[\"'“\[{])")
+_JOIN = lazy_pattern(r"[\"'][ \t]{0,20}(?:\+\s{0,20}|\n\s{0,80})[\"'](?![\s,}\])])")
 _NEXT_KEY = r"(?:[\"'“”‘’`][^\W\d][\w -]{0,60}[\"'“”‘’`]|[^\W\d][\w-]{0,60}[\"'“”‘’`]?)[ \t]{0,20}(?:=>|[:：=])(?!//)"
 _COMMENT = r"//|/\*|\#"
 _OPEN_KEY = r"[\"'“‘`]?[\w -]{0,60}[\"'”’`]?\s{0,20}\Z"  # the text ends inside the next key
@@ -162,39 +164,39 @@ _OPEN_KEY = r"[\"'“‘`]?[\w -]{0,60}[\"'”’`]?\s{0,20}\Z"  # the text ends
 # because then the bracket is most likely text.
 _AFTER_BRACKET = r"(?:[}\])]|\s){0,60}(?:\Z|[\"'][ \t]{0,20}(?:\Z|\n)|(?<=\n)|[^\"'”’\s}\])])"
 _CLOSES: dict[_Place, re.Pattern[str]] = {
-    "key": re.compile(r"\s{0,60}(?:=>|[:：=])"),
-    "object": re.compile(
+    "key": lazy_pattern(r"\s{0,60}(?:=>|[:：=])"),
+    "object": lazy_pattern(
         rf"\s{{0,200}}(?:\Z|\}}{_AFTER_BRACKET}|[,，]\s{{0,200}}(?:{_NEXT_KEY}|[}}\],]|{_OPEN_KEY}|{_COMMENT})|{_COMMENT}|[\])][}}\])\s]{{0,20}}\Z)"
         rf"|\s{{0,200}}[\"'“‘`][\w -]{{1,60}}[\"'”’`][ \t]{{0,20}}:"
     ),
-    "array": re.compile(
+    "array": lazy_pattern(
         rf"\s{{0,200}}(?:\Z|[\]}})]{_AFTER_BRACKET}|,\s{{0,200}}(?:[\"'“‘`{{\[\]}}\d]|\Z)|{_COMMENT})"
         r"|[ \t]{1,40}[\"'](?:https?:|R\d)|\s{0,40}\n\s{0,200}[\"']"
     ),
-    "call": re.compile(
+    "call": lazy_pattern(
         rf"\s{{0,200}}(?:\Z|\){_AFTER_BRACKET}|,\s{{0,200}}(?:{_NEXT_KEY}|[\"'“‘`{{\[)\d]|[A-Za-z_]\w{{0,60}}\s?[,)]|\Z))"
     ),
-    "top": re.compile(r"\s{0,200}(?:\Z|[`*])|[ \t]{0,20}\n"),
+    "top": lazy_pattern(r"\s{0,200}(?:\Z|[`*])|[ \t]{0,20}\n"),
 }
 # An odd number of quotes inside so far: only the plainest of these ends counts.
-_SURELY_CLOSES = re.compile(r"[\s}\])]{0,260}(?:\Z|(?<=\n)|,?\s{0,200}[\"'])")
-_SWALLOWED_KEY = re.compile(r"[\"'][\w-]{1,60}[\"'][ \t]{0,20}:")
+_SURELY_CLOSES = lazy_pattern(r"[\s}\])]{0,260}(?:\Z|(?<=\n)|,?\s{0,200}[\"'])")
+_SWALLOWED_KEY = lazy_pattern(r"[\"'][\w-]{1,60}[\"'][ \t]{0,20}:")
 _LINE_CLOSES: dict[_Place, re.Pattern[str]] = {
-    "object": re.compile(r"\}[}\]) \t]{0,40}(?:`{1,3}[ \t]{0,8})?(?:\n|\Z)|\n\s{0,80}\}"),
-    "array": re.compile(r"\][}\]) \t]{0,40}(?:`{1,3}[ \t]{0,8})?(?:\n|\Z)|\n\s{0,80}\]"),
-    "call": re.compile(r"\)[)\] \t]{0,40}(?:`{1,3}[ \t]{0,8})?(?:\n|\Z)"),
+    "object": lazy_pattern(r"\}[}\]) \t]{0,40}(?:`{1,3}[ \t]{0,8})?(?:\n|\Z)|\n\s{0,80}\}"),
+    "array": lazy_pattern(r"\][}\]) \t]{0,40}(?:`{1,3}[ \t]{0,8})?(?:\n|\Z)|\n\s{0,80}\]"),
+    "call": lazy_pattern(r"\)[)\] \t]{0,40}(?:`{1,3}[ \t]{0,8})?(?:\n|\Z)"),
 }
 _BARE_STOPS: dict[_Place, re.Pattern[str]] = {
-    "object": re.compile(rf"\}}|\n|,\s{{0,40}}{_NEXT_KEY}|,\s{{0,40}}\}}|\s//|\s/\*"),
-    "array": re.compile(r"[,\]}\n]|\)(?=\s{0,40}(?:[,}\]]|\Z))"),
-    "call": re.compile(rf"[()\n]|,\s{{0,40}}{_NEXT_KEY}|,\s{{0,40}}[\"'{{\[]"),
+    "object": lazy_pattern(rf"\}}|\n|,\s{{0,40}}{_NEXT_KEY}|,\s{{0,40}}\}}|\s//|\s/\*"),
+    "array": lazy_pattern(r"[,\]}\n]|\)(?=\s{0,40}(?:[,}\]]|\Z))"),
+    "call": lazy_pattern(rf"[()\n]|,\s{{0,40}}{_NEXT_KEY}|,\s{{0,40}}[\"'{{\[]"),
 }
 _WORDS = {"true": True, "false": False, "null": None, "none": None, "undefined": None, "nil": None, "nan": None}
-_NUMBER = re.compile(r"-?\d{1,15}(?:\.\d{1,15})?")
+_NUMBER = lazy_pattern(r"-?\d{1,15}(?:\.\d{1,15})?")
 _SIMPLE_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
 _JSON_ESCAPED = "\"'\\/_*"  # and what Markdown escapes inside words
-_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.S)
-_LITERAL_BACKSLASH = re.compile(r"(?<!\\)(?:\\\\)*\\(?:[^\W_\dnrtbfu]|u(?![0-9a-fA-F]{4}))")
+_ESCAPE = lazy_pattern(r"\\(u[0-9a-fA-F]{4}|.)", re.S)
+_LITERAL_BACKSLASH = lazy_pattern(r"(?<!\\)(?:\\\\)*\\(?:[^\W_\dnrtbfu]|u(?![0-9a-fA-F]{4}))")
 
 
 class _Reader:

@@ -22,8 +22,8 @@ from m3.budget import PromptCounter
 from m3.llm_call import Answer, ModelCall, Request
 from m3.llm_errors import ProviderFault, classify
 from m3.llm_wire import ChatReader, MessagesReader, Reader, read_reply
-from m3.mock_llm import MockLLMClient
 from m3.pacing import ModelFacts, facts_of
+from m3.patterns import lazy_pattern
 from m3.prompts import is_react_prompt
 from m3.records import Completion, LLMError, Message, RunControl, Usage
 from m3.untrusted import safe_line
@@ -34,7 +34,6 @@ __all__ = [
     "FallbackLLMClient",
     "GroqLLMClient",
     "LLMClient",
-    "MockLLMClient",
     "OpenAILLMClient",
     "ProviderClient",
     "TextHook",
@@ -47,7 +46,7 @@ CONNECT_SECONDS = 10.0
 MODEL_LIST_SECONDS = 10.0
 # Models that think before they write. They take no temperature and no stop words at OpenAI, and where a server
 # matches stop words inside the reasoning as well, the reply comes out empty.
-REASONING = re.compile(r"(?:^|/)(?:o\d|gpt-[5-9]|gpt-oss|grok-|deepseek-r|qwen3|magistral)", re.I)
+REASONING = lazy_pattern(r"(?:^|/)(?:o\d|gpt-[5-9]|gpt-oss|grok-|deepseek-r|qwen3|magistral)", re.I)
 
 
 class LLMClient(Protocol):
@@ -135,7 +134,7 @@ class ProviderClient:
 
         def send(put_text: TextHook) -> Answer:
             try:
-                return self._send(request, seconds, put_text if request.stream else None)
+                return self._send(request, seconds, put_text if request.stream else None, control)
             except (ProviderFault, DeadlineReached):
                 raise
             except Exception as problem:
@@ -143,10 +142,11 @@ class ProviderClient:
 
         return call_within(send, control, abort=self._abandon, on_text=on_text)
 
-    def _send(self, request: Request, seconds: float, on_text: TextHook | None) -> Answer:
+    def _send(self, request: Request, seconds: float, on_text: TextHook | None, control: RunControl) -> Answer:
         sdk = importlib.import_module(self.package)
         create, arguments = self._request(self._client(sdk), request)
         arguments["timeout"] = sdk.Timeout(seconds, connect=min(seconds, CONNECT_SECONDS))
+        control.waiting()
         with create(**arguments) as response:
             headers = {name.lower(): value for name, value in response.headers.items()}
             chunks: Iterator[bytes] = response.iter_bytes()
@@ -511,6 +511,8 @@ def build_client(config: Config, control: RunControl | None = None) -> LLMClient
     control: bounds the question to an OpenAI-compatible server which model it has.
     """
     if config.llm_provider == "mock":
+        from m3.mock_llm import MockLLMClient
+
         return MockLLMClient()
     names = dict.fromkeys((config.llm_provider, *config.models.fallback))
     clients = [_client_of(config, name, control) for name in names]

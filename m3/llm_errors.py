@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any, Literal, TypeAlias
 
+from m3.patterns import lazy_pattern
 from m3.records import Usage
 from m3.untrusted import safe_line
 
@@ -99,34 +100,34 @@ class ProviderFault(Exception):
 
 MAX_MESSAGE = 4_000  # characters of a refusal that are read
 
-_LIMIT = re.compile(
+_LIMIT = lazy_pattern(
     r"(?:\((?P<kind>[IO]?[TR]P[MD])\))?\s*:\s*Limit\s+(?P<limit>\d+(?:,\d{3})*)"
     r"(?:,\s*Used\s+(?P<used>\d+(?:,\d{3})*))?(?:,\s*Requested\s+~?(?P<requested>\d+(?:,\d{3})*))?",
     re.I,
 )
-_AGAIN = re.compile(r"try again in\s+((?:[\d.]+\s*(?:ms|[dhms])\s*)+)", re.I)
-_DURATION = re.compile(r"([\d.]+)\s*(ms|[dhms])", re.I)
+_AGAIN = lazy_pattern(r"try again in\s+((?:[\d.]+\s*(?:ms|[dhms])\s*)+)", re.I)
+_DURATION = lazy_pattern(r"([\d.]+)\s*(ms|[dhms])", re.I)
 _UNIT = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3_600.0, "d": 86_400.0}
-_CAP = re.compile(
+_CAP = lazy_pattern(
     r"(?:must be (?:less than or equal to|at most|<=)\s*`?|supports at most |max_tokens: \d+ > )(\d+)", re.I
 )
-_CONTEXT = re.compile(
+_CONTEXT = lazy_pattern(
     r"context[_ ](?:length|window|size)|prompt is too long|reduce the length of the (?:messages|prompt)"
     r"|exceeds? the (?:available )?context|maximum context",
     re.I,
 )
-_CONTEXT_SIZE = re.compile(
+_CONTEXT_SIZE = lazy_pattern(
     r"(?:maximum context (?:length|window)(?: of this model)? (?:is|of)|context window of|n_ctx[ =(]*|tokens >)"
     r"\s*(\d+)",
     re.I,
 )
-_IN_PROMPT = re.compile(r"(\d+) (?:tokens )?in the (?:messages|prompt)|prompt is too long: (\d+) tokens", re.I)
-_TOO_LARGE = re.compile(r"request too large|request entity too large|payload too large", re.I)
+_IN_PROMPT = lazy_pattern(r"(\d+) (?:tokens )?in the (?:messages|prompt)|prompt is too long: (\d+) tokens", re.I)
+_TOO_LARGE = lazy_pattern(r"request too large|request entity too large|payload too large", re.I)
 _PARAMETERS = (
     "max_completion_tokens", "max_tokens", "reasoning_effort", "stream_options", "include_reasoning", "temperature",
     "cache_control", "stop_sequences", "stop",
 )  # fmt: skip
-_UNSUPPORTED = re.compile(
+_UNSUPPORTED = lazy_pattern(
     r"unsupported|not supported|unrecognized|unknown|unexpected|deprecated|not permitted|extra inputs|not allowed"
     r"|does not support|invalid (?:argument|parameter)|property '",
     re.I,

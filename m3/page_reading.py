@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import urljoin, urlsplit
 
 from m3.child import ChildError, ChildLimits, run_child
+from m3.patterns import lazy_pattern
 from m3.records import Block, FetchedPage, FetchKind, Page, RunControl, page_from_parts
 from m3.sniff import MediaKind, decode_text
 
@@ -26,7 +27,7 @@ HEAVY_CHARS = 150_000  # text, JSON and CSV of this size are parsed in a child,
 HEAVY_MARKUP = 300_000  # and HTML and XML of this size, or with so many tags, or so many attributes in one tag
 HEAVY_TAGS = 15_000
 HEAVY_ATTRIBUTES = 500
-_LONG_TAG = re.compile(r"<[a-zA-Z][^<>]{1000,}")
+_LONG_TAG = lazy_pattern(r"<[a-zA-Z][^<>]{1000,}")
 CHILD_LIMITS = ChildLimits(seconds=10.0, cpu_s=8, memory_mb=768)
 CHILD_SHARE = 0.7  # of the time that is left; the rest is for the simple reading where the child does not end
 
@@ -110,10 +111,8 @@ def _is_heavy(text: str, media: MediaKind) -> bool:
 
     Parsers hold the interpreter's lock: what hangs in one here would stop the whole run, its deadline included.
     """
-    if len(text) >= HEAVY_CHARS:
-        return True
     if media not in ("html", "xml"):
-        return False
+        return len(text) >= HEAVY_CHARS
     if len(text) >= HEAVY_MARKUP or text.count("<") >= HEAVY_TAGS:
         return True
     if any(len(tag.split()) > HEAVY_ATTRIBUTES for tag in _LONG_TAG.findall(text)):
@@ -182,7 +181,7 @@ def _unpacked(packed: dict[str, Any]) -> Page:
 
 # --- when parsing did not end ----------------------------------------------------------------------------
 
-_TAG = re.compile(r"<(/?[a-zA-Z][a-zA-Z0-9]*)")
+_TAG = lazy_pattern(r"<(/?[a-zA-Z][a-zA-Z0-9]*)")
 _UNSEEN = ("script", "style", "noscript", "template", "svg", "head", "iframe", "object")
 
 
@@ -324,7 +323,7 @@ def _markup_away(text: str) -> str:
 
 # --- links -------------------------------------------------------------------------------------------------
 
-_HREF = re.compile(
+_HREF = lazy_pattern(
     r"<a\s(?:[^<>]{0,300}?\s)?href\s*=\s*(?:\"([^\"<>]{1,2000})\"|'([^'<>]{1,2000})'|([^\s\"'<>]{1,2000}))", re.I
 )
 
@@ -357,7 +356,7 @@ class PageFault:
 SHORT = 1_200  # characters; a page with more text is judged by its text, whatever phrases it holds
 SHELL = 200
 
-_CHALLENGE = re.compile(
+_CHALLENGE = lazy_pattern(
     r"just a moment\b|checking (?:your browser|if the site connection)|verif(?:y|ying) (?:that )?you are (?:a )?human"
     r"|attention required! *\| *cloudflare|pardon our interruption|are you a robot|unusual traffic from your"
     r"|please complete the (?:security check|captcha)|press (?:&|and) hold to confirm"
@@ -367,26 +366,26 @@ _CHALLENGE = re.compile(
     r"|you have been blocked",
     re.I,
 )
-_CHALLENGE_CODE = re.compile(
+_CHALLENGE_CODE = lazy_pattern(
     r"_cf_chl_opt|cf-browser-verification|_Incapsula_Resource|px-captcha|captcha-delivery\.com|g-recaptcha|h-captcha"
     r"|/_sec/cp_challenge|aws-waf-token|challenge-form",
     re.I,
 )
-_CONSENT = re.compile(
+_CONSENT = lazy_pattern(
     r"before you continue to|bevor (?:sie|du) .{0,40}(?:fortf|weiter)|avant d.acc[ée]der|antes de (?:ir a|continuar)"
     r"|prima di continuare|we (?:value|care about) your privacy|we use cookies|use of cookies|accept all( cookies)?"
     r"|alle (?:cookies )?akzeptieren|tout accepter|aceptar todo|accetta tutt|yahoo is part of the yahoo family",
     re.I,
 )
-_CONSENT_HOSTS = re.compile(r"(?:^|\.)(?:consent\.(?:google|youtube|yahoo)\.[a-z.]+|guce\.[a-z.]+)\Z")
-_NEEDS_SCRIPT = re.compile(
+_CONSENT_HOSTS = lazy_pattern(r"(?:^|\.)(?:consent\.(?:google|youtube|yahoo)\.[a-z.]+|guce\.[a-z.]+)\Z")
+_NEEDS_SCRIPT = lazy_pattern(
     r"(?:enable|requires?|turn on|activate|need|without|disabled?)\W+(?:\w+\W+){0,4}javascript"
     r"|javascript (?:is|must be|has been|seems to be|appears to be) (?:\w+ ){0,2}(?:disabled|enabled|required|off)"
     r"|javascript (?:aktivieren|deaktiviert)|activer javascript|activez javascript|habilit\w+ javascript"
     r"|javascriptを有効|включите javascript|启用 ?javascript",
     re.I,
 )
-_SHELL_ROOT = re.compile(
+_SHELL_ROOT = lazy_pattern(
     r"<(div|main|app-root)\s[^>]{0,200}?id=[\"']?(?:root|app|__next|__nuxt|___gatsby|svelte|application|main-app)[\"'\s>]"
     r"[^>]{0,200}>?\s*</\1>|<app-root\s*>\s*</app-root>",
     re.I,

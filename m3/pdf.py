@@ -14,6 +14,7 @@ from statistics import median
 from typing import Any
 
 from m3.child import ChildError, ChildLimits, run_child
+from m3.patterns import lazy_pattern
 from m3.records import FetchedPage, RunControl, page_from_parts
 
 MAX_PAGES = 200
@@ -154,14 +155,14 @@ def _clean(text: str) -> str:
 
 # --- lines to blocks -------------------------------------------------------------------------------------
 
-_NUMBERED = re.compile(r"(?:\d{1,2}(?:\.\d{1,2}){0,3}\.?|[A-H]\.\d{0,2}|[IVX]{1,5}\.)\s+[A-Z][^\n]{2,80}\Z")
-_NAMED = re.compile(
+_NUMBERED = lazy_pattern(r"(?:\d{1,2}(?:\.\d{1,2}){0,3}\.?|[A-H]\.\d{0,2}|[IVX]{1,5}\.)\s+[A-Z][^\n]{2,80}\Z")
+_NAMED = lazy_pattern(
     r"(?:\d{1,2}\.?\s+)?(?:abstract|introduction|background|related work|methods?|results?|discussion|conclusions?"
     r"|references|bibliography|appendix|acknowledge?ments?|summary|contents)\s*\Z",
     re.I,
 )
-_BULLET = re.compile(r"[•◦▪‣·–—*]\s+(?=\S)")
-_SENTENCE_END = re.compile(r"[.!?:;。！？]['\")\]”’]*\Z")
+_BULLET = lazy_pattern(r"[•◦▪‣·–—*]\s+(?=\S)")
+_SENTENCE_END = lazy_pattern(r"[.!?:;。！？]['\")\]”’]*\Z")
 
 
 def _parts(pages: list[str]) -> Iterator[Part]:

@@ -7,15 +7,16 @@ import io
 import re
 from collections.abc import Iterator
 
+from m3.patterns import lazy_pattern
 from m3.records import Page, page_from_parts
 
-_FRONT_MATTER = re.compile(r"\A---[ \t]*\n(.*?)\n---[ \t]*(?:\n|\Z)", re.S)
-_HEADING = re.compile(r"^(#{1,6})\s+(\S.*)$")
-_ITEM = re.compile(r"^(\s*)(?:[-*+•]|\d{1,3}[.)])\s+(.*)$")
+_FRONT_MATTER = lazy_pattern(r"\A---[ \t]*\n(.*?)\n---[ \t]*(?:\n|\Z)", re.S)
+_HEADING = lazy_pattern(r"^(#{1,6})\s+(\S.*)$")
+_ITEM = lazy_pattern(r"^(\s*)(?:[-*+•]|\d{1,3}[.)])\s+(.*)$")
 
 
 # Every repetition is bounded: a line of 60,000 brackets must not cost 60,000 squared.
-_INLINE = re.compile(
+_INLINE = lazy_pattern(
     r"!?\[([^\]\n]{0,500})\]\([^)\s]{0,500}(?:\s{1,9}\"[^\"]{0,500}\")?\)"
     r"|(?<!`)(`{1,3})(?!`)(.{1,500}?)(?<!`)\2(?!`)"
     r"|(\*\*|__)(?=\S)(.{1,500}?)(?<=\S)\4"

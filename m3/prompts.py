@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from m3.grounding.language import language_of
-from m3.grounding.repair import Item
-from m3.react_parser import ParsedStep, Tool
 from m3.records import Message, Source
 from m3.untrusted import foreign_line, neutralise, safe_line
+
+if TYPE_CHECKING:
+    from m3.grounding.repair import Item
+    from m3.react_parser import ParsedStep, Tool
 
 # No clock, counter or budget in here: the prefix must stay the same over the run so that caches hit.
 _SYSTEM = """You are a research agent. You answer a question from sources that you search for and read.

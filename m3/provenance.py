@@ -15,13 +15,14 @@ from dataclasses import dataclass, field
 from urllib.parse import quote
 
 from m3.address_guard import DEFAULT_PORTS, Refused, WebTarget, parse_url
+from m3.patterns import lazy_pattern
 from m3.records import Page
 
 LINK_FETCHES = 5  # of one registrable domain and run, for URLs known only from links inside pages
 SEARCH_FOR_IT = "this URL was not in the question, in a search result or on a page that was read; search for it instead"
 
-_URL = re.compile(r"https?://[^\s<>\"'`“”«»{}|\\^]+", re.I)
-_BARE = re.compile(
+_URL = lazy_pattern(r"https?://[^\s<>\"'`“”«»{}|\\^]+", re.I)
+_BARE = lazy_pattern(
     r"(?<![\w@./:-])(?:[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]{2,24}(?:/[^\s<>\"'`“”«»{}|\\^]*)?(?![\w@])", re.I
 )
 # Second-level labels under which two-letter countries register names. The public suffix list is longer; a suffix that

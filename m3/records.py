@@ -39,6 +39,7 @@ class RunControl:
         self._stop = threading.Event()
         self.stop_cause = ""
         self.notice: Callable[[str], object] | None = None  # set by the run: tells people of a wait or a retry
+        self.idle: Callable[[], object] | None = None  # set by the run: starts work that can be done while one waits
         self.deadline: float | None = None
         if max_seconds is not None:
             self.start(max_seconds)
@@ -86,11 +87,16 @@ class RunControl:
         if self.notice is not None:
             self.notice(message)
 
+    def waiting(self) -> None:
+        """Say that a request has gone out whose answer will take a while."""
+        if self.idle is not None:
+            self.idle()
+
     def within(self, max_seconds: float) -> RunControl:
         """A control for a part of this run: the same stop flag and clock, an earlier deadline."""
         part = RunControl(clock=self.clock, sleep=self._sleep)
         part._stop = self._stop
-        part.notice = self.notice
+        part.notice, part.idle = self.notice, self.idle
         part.deadline = self.deadline
         part.start(max_seconds)
         return part

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import re
 
-_THINK_OPEN, _THINK_CLOSE = re.compile(r"<think(?:ing)?>", re.I), re.compile(r"</think(?:ing)?>", re.I)
-_FINAL = re.compile(r"<\|channel\|>\s*final\s*(?:<\|constrain\|>\w*)?\s*<\|message\|>", re.I)
-_CHANNEL = re.compile(r"<\|channel\|>\s*(?:analysis|commentary)\b.*?(?:<\|end\|>|<\|return\|>|\Z)", re.I | re.S)
-_TOKEN = re.compile(r"<\|[a-z_]{1,20}\|>", re.I)
-_LEAKED_FINAL = re.compile(r"^\s*analysis.*?assistantfinal", re.I | re.S)
+from m3.patterns import lazy_pattern
+
+_THINK_OPEN, _THINK_CLOSE = lazy_pattern(r"<think(?:ing)?>", re.I), lazy_pattern(r"</think(?:ing)?>", re.I)
+_FINAL = lazy_pattern(r"<\|channel\|>\s*final\s*(?:<\|constrain\|>\w*)?\s*<\|message\|>", re.I)
+_CHANNEL = lazy_pattern(r"<\|channel\|>\s*(?:analysis|commentary)\b.*?(?:<\|end\|>|<\|return\|>|\Z)", re.I | re.S)
+_TOKEN = lazy_pattern(r"<\|[a-z_]{1,20}\|>", re.I)
+_LEAKED_FINAL = lazy_pattern(r"^\s*analysis.*?assistantfinal", re.I | re.S)
 # gpt-oss writes these in ordinary text; they break labels, addresses and word comparison.
 _CHARACTERS = {0x202F: " ", 0x00A0: " ", 0x2007: " ", 0x2011: "-", 0x2010: "-", 0x200B: "", 0x2060: "", 0xFEFF: ""}
 HOLD = 40  # characters held back while streaming, so that no mark is shown in halves

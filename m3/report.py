@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from m3.grounding.independence import Disagreement, origins_line
 from m3.grounding.repair import Change, change_line
 from m3.grounding.tags import TAG, tag_numbers
-from m3.grounding.verify import NOTE, GroundingReport
+from m3.grounding.verifier import NOTE, GroundingReport
 from m3.records import Check, FetchedPage, LedgerEntry, Passage, Source, Step, Usage
 from m3.untrusted import safe_line
 

@@ -16,7 +16,7 @@ from importlib import resources
 from m3.grounding.claims import BlockKind, markdown_blocks
 from m3.grounding.language import content_words
 from m3.grounding.tags import TAG, tag_numbers
-from m3.grounding.verify import NOTE, Statement
+from m3.grounding.verifier import NOTE, Statement
 from m3.records import Check, Passage, Source
 from m3.report import VERDICT_WORDS, FinalOutput
 from m3.untrusted import safe_line

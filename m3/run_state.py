@@ -9,6 +9,7 @@ from m3.records import EventHook, RunControl, Step
 
 if TYPE_CHECKING:
     from config import Config
+    from m3.ahead import Ahead
     from m3.asking import Asking
     from m3.budget import TokenBudget
     from m3.grounding.repair import Change
@@ -30,6 +31,7 @@ class Run:
     emit: EventHook
     journal: Journal  # through which everything from outside comes
     today: str
+    ahead: Ahead  # what is done while the model is waited for
     fence: str  # the tag around foreign text, drawn anew for each run so that no page can close it
 
 

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 
 from m3.dates import RECENT_DAYS
+from m3.patterns import lazy_pattern
 from m3.urls import DomainPolicy, domain_rule, host_of
 
-_SITE = re.compile(r"(?<![^\s(])(?P<minus>-?)site:\s*(?P<site>[^\s()\"']+)", re.I)
-_SCHEME = re.compile(r"[a-z][a-z0-9+.-]*:", re.I)
+_SITE = lazy_pattern(r"(?<![^\s(])(?P<minus>-?)site:\s*(?P<site>[^\s()\"']+)", re.I)
+_SCHEME = lazy_pattern(r"[a-z][a-z0-9+.-]*:", re.I)
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,8 @@ import re
 from typing import Literal, TypeAlias
 from urllib.parse import urlsplit
 
+from m3.patterns import lazy_pattern
+
 MediaKind: TypeAlias = Literal["html", "text", "markdown", "json", "csv", "xml", "pdf", "binary"]
 
 HEAD_BYTES = 1_024  # enough to tell what a body is
@@ -26,7 +28,7 @@ _BOMS = (
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
 _BINARY_TYPES = ("image/", "audio/", "video/", "font/", "model/", "multipart/")
-_BINARY_APPLICATIONS = re.compile(
+_BINARY_APPLICATIONS = lazy_pattern(
     r"application/(?:zip|gzip|x-(?:tar|gzip|bzip2|7z|rar|shockwave|msdownload|executable|iso)|java-archive|wasm"
     r"|vnd\.(?:ms-|openxmlformats|oasis|android|apple)|msword|rtf|epub|postscript|javascript|x-javascript)"
 )
@@ -132,8 +134,8 @@ _SINGLE_BYTE = frozenset(
 )
 _META_CHARSET = re.compile(rb"<meta\s[^>]{0,300}?charset\s*=\s*[\"']?\s*([\w.:-]{2,40})", re.I)
 _XML_CHARSET = re.compile(rb"\s*<\?xml\s[^>]{0,200}?encoding\s*=\s*[\"']([\w.:-]{2,40})", re.I)
-_HEADER_CHARSET = re.compile(r"charset\s*=\s*[\"']?\s*([\w.:-]{2,40})", re.I)
-_XML_DECLARATION = re.compile(r"\s*<\?xml\s[^>]{0,200}\?>")
+_HEADER_CHARSET = lazy_pattern(r"charset\s*=\s*[\"']?\s*([\w.:-]{2,40})", re.I)
+_XML_DECLARATION = lazy_pattern(r"\s*<\?xml\s[^>]{0,200}\?>")
 
 
 def decode_text(body: bytes, content_type: str = "") -> str:

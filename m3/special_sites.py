@@ -7,6 +7,8 @@ import re
 from dataclasses import dataclass
 from urllib.parse import quote, urlsplit
 
+from m3.patterns import lazy_pattern
+
 WAYBACK_API = "https://archive.org/wayback/available?url="
 
 
@@ -19,7 +21,7 @@ class Candidate:
     canonical: str = ""
 
 
-_ARXIV = re.compile(
+_ARXIV = lazy_pattern(
     r"/(?:abs|pdf|html|format)/((?:\d{4}\.\d{4,5}|[a-z-]+(?:\.[A-Z]{2})?/\d{7})(?:v\d{1,2})?)(?:\.pdf)?/?\Z"
 )
 # First path segments of github.com that are no account.

@@ -12,15 +12,17 @@ import unicodedata
 from collections.abc import Callable, Collection
 from functools import lru_cache
 
+from m3.patterns import lazy_pattern
+
 MAX_WORD = 1_000  # characters without a space; a longer run is no word
 MAX_MARKS = 8  # combining marks in a row; no script needs more
 
 # --- characters ------------------------------------------------------------------------------------------
 
-_LINE_ENDS = re.compile(r"\r\n?|[\x85\u2028\u2029\x0c]")
-_SURROGATE = re.compile(r"[\ud800-\udfff]")
-_FLAG = re.compile(r"(?<=\U0001f3f4)[\U000e0020-\U000e007e]{1,8}\U000e007f")
-_INVISIBLE = re.compile(
+_LINE_ENDS = lazy_pattern(r"\r\n?|[\x85\u2028\u2029\x0c]")
+_SURROGATE = lazy_pattern(r"[\ud800-\udfff]")
+_FLAG = lazy_pattern(r"(?<=\U0001f3f4)[\U000e0020-\U000e007e]{1,8}\U000e007f")
+_INVISIBLE = lazy_pattern(
     r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f"  # C0 and C1 controls
     r"\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f"
     r"\u3164\ufeff\uffa0\ufff0-\uffFB\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
@@ -28,24 +30,26 @@ _INVISIBLE = re.compile(
     r"\ufdd0-\ufdef\U000e0000-\U000e0fff"  # noncharacters; tags and variation selectors that carry bytes
     r"\ufffe\uffff]"
 )
-_HIGH_NONCHARACTER = re.compile(
+_HIGH_NONCHARACTER = lazy_pattern(
     "[" + "".join(chr(plane * 0x10000 + n) for plane in range(1, 15) for n in (0xFFFE, 0xFFFF)) + "]"
 )
-_JOINERS = re.compile(r"[\u200c\u200d\ufe00-\ufe0f]")
-_MARKS = re.compile(
+_JOINERS = lazy_pattern(r"[\u200c\u200d\ufe00-\ufe0f]")
+_MARKS = lazy_pattern(
     rf"[\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]{{{MAX_MARKS + 1},}}"
 )
-_MISREAD = re.compile(
+_MISREAD = lazy_pattern(
     r"[\xc2-\xdf][\x80-\x9f]|[\xe0-\xef](?:[\x80-\x9f][\x80-\xbf]|[\xa0-\xbf][\x80-\x9f])"
     r"|[\xf0-\xf4][\x80-\xbf]{3}"
 )
 # Scripts that put no blanks between words have no words that could be too long.
-_LONG = re.compile(
+_LONG = lazy_pattern(
     rf"[^\s\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3000-\u9fff\uac00-\ud7af\uf900-\ufaff\uff00-\uffef"
     rf"\U00020000-\U0003ffff]{{{MAX_WORD + 1},}}"
 )
 # Scripts in which ZWNJ and ZWJ are spelling: Arabic and its kin, the Indic ones, Khmer, Myanmar, Mongolian.
-_JOINING = re.compile(r"[\u0600-\u08ff\u0900-\u0dff\u1000-\u109f\u1780-\u17ff\u1800-\u18af\ufb50-\ufdff\ufe70-\ufefc]")
+_JOINING = lazy_pattern(
+    r"[\u0600-\u08ff\u0900-\u0dff\u1000-\u109f\u1780-\u17ff\u1800-\u18af\ufb50-\ufdff\ufe70-\ufefc]"
+)
 
 
 def clean_characters(text: str) -> str:
@@ -114,8 +118,8 @@ _ROLES = (
     r"thought|action(?:[ _]?input)?|observation|final[ _]?answer|"
     r"system|user|assistant|human|developer|tool|function|ai|model"
 )
-_LABEL = re.compile(rf"^[ \t>*#`_~\-+\d.)\[(¦]*(?:{_ROLES})[ \t*_`\])]*[:=\-–>]", re.I | re.M)
-_AT_LINE_START = re.compile(
+_LABEL = lazy_pattern(rf"^[ \t>*#`_~\-+\d.)\[(¦]*(?:{_ROLES})[ \t*_`\])]*[:=\-–>]", re.I | re.M)
+_AT_LINE_START = lazy_pattern(
     r"^(?=[ \t]*#{1,6}[ \t]*\(?[ \t]*(?:system|instructions?|user|assistant|developer)\b)"
     r"|^(?=[ \t]*(?:sources?|references?)[ \t]*:[ \t]*$)"
     r"|^(?=[ \t]*[-=_*#~]{3,}[ \t]*(?:begin|end|start|stop)\b)",
@@ -128,32 +132,32 @@ _TAG_WORDS = (
 )
 _REPLACEMENTS: tuple[tuple[re.Pattern[str], Callable[[str], str]], ...] = (
     # Special tokens of any family: <|…|>, <｜…｜>, <<…>>, [INST], [gMASK], [TOOL_CALLS].
-    (re.compile(r"<[|｜]|[|｜]>|<<+|>>+"), lambda s: s.translate(str.maketrans("<>|｜", "‹›¦¦"))),
+    (lazy_pattern(r"<[|｜]|[|｜]>|<<+|>>+"), lambda s: s.translate(str.maketrans("<>|｜", "‹›¦¦"))),
     (
-        re.compile(r"\[/?(?:INST|[gs]?MASK|SYSTEM_PROMPT|TOOL_(?:CALLS|RESULTS)|AVAILABLE_TOOLS|THINK)\]", re.I),
+        lazy_pattern(r"\[/?(?:INST|[gs]?MASK|SYSTEM_PROMPT|TOOL_(?:CALLS|RESULTS)|AVAILABLE_TOOLS|THINK)\]", re.I),
         lambda s: f"({s[1:-1]})",
     ),
-    (re.compile(rf"</?(?:{_TAG_WORDS})(?=[\s/>])[^<>\n]{{0,200}}>", re.I), lambda s: f"‹{s[1:-1]}›"),
+    (lazy_pattern(rf"</?(?:{_TAG_WORDS})(?=[\s/>])[^<>\n]{{0,200}}>", re.I), lambda s: f"‹{s[1:-1]}›"),
     # The citation grammar and link definitions.
     (
-        re.compile(r"\[\s*(?:sources?\s*)?\^?\d[\d\s,;&–-]*\]|【[^】\n]{0,40}】", re.I),
+        lazy_pattern(r"\[\s*(?:sources?\s*)?\^?\d[\d\s,;&–-]*\]|【[^】\n]{0,40}】", re.I),
         lambda s: f"({s[1:-1].lstrip('^')})",
     ),
     # A JSON step or call.
     (
-        re.compile(
+        lazy_pattern(
             r"\{(?=\s*\"(?:thought|action|action_input|tool|tool_name|tool_calls?|function_call|arguments)\"\s*:)",
             re.I,
         ),
         lambda s: "❴",
     ),
     (
-        re.compile(r"\{(?=\s*\"name\"\s*:\s*\"[^\"\n]{1,60}\"\s*,\s*\"(?:arguments|parameters|input)\")", re.I),
+        lazy_pattern(r"\{(?=\s*\"name\"\s*:\s*\"[^\"\n]{1,60}\"\s*,\s*\"(?:arguments|parameters|input)\")", re.I),
         lambda s: "❴",
     ),
     # Fences and quotes that could close ours.
-    (re.compile(r"`{3,}|~{3,}"), lambda s: "ʼ" * len(s)),
-    (re.compile(r'"{3,}'), lambda s: "”" * len(s)),
+    (lazy_pattern(r"`{3,}|~{3,}"), lambda s: "ʼ" * len(s)),
+    (lazy_pattern(r'"{3,}'), lambda s: "”" * len(s)),
 )  # fmt: skip
 
 
@@ -226,10 +230,10 @@ def safe_cell(value: str) -> str:
 
 # --- the finished report ---------------------------------------------------------------------------------
 
-_FENCE = re.compile(r"^([ \t]*)(`{3,}|~{3,})[^\n]*$", re.M)
-_COMMENT = re.compile(r"<!--.*?(?:-->|\Z)", re.S)
-_ELEMENT = re.compile(r"<(script|style|svg|iframe|object|template|title|textarea)\b.*?(?:</\1\s*>|\Z)", re.S | re.I)
-_HTML_TAG = re.compile(
+_FENCE = lazy_pattern(r"^([ \t]*)(`{3,}|~{3,})[^\n]*$", re.M)
+_COMMENT = lazy_pattern(r"<!--.*?(?:-->|\Z)", re.S)
+_ELEMENT = lazy_pattern(r"<(script|style|svg|iframe|object|template|title|textarea)\b.*?(?:</\1\s*>|\Z)", re.S | re.I)
+_HTML_TAG = lazy_pattern(
     r"</?(?:a|abbr|address|area|article|aside|audio|b|base|bdo|big|blink|blockquote|body|br|button|canvas|center|code|col|"
     r"dd|del|details|dialog|div|dl|dt|em|embed|fieldset|figure|font|footer|form|frame(?:set)?|h[1-6]|head(?:er)?|hr|html|i|"
     r"iframe|img|input|ins|kbd|label|legend|li|link|main|map|mark|marquee|math|meta|nav|noscript|object|ol|option|p|"
@@ -237,15 +241,15 @@ _HTML_TAG = re.compile(
     r"template|textarea|tfoot|th|thead|title|tr|track|tt|u|ul|var|video|wbr)\b[^<>]*>",
     re.I,
 )
-_DEFINITION = re.compile(
+_DEFINITION = lazy_pattern(
     r"^[ \t]{0,3}\[([^\]\n]{1,200})\]:[ \t]*<?(\S*?)>?(?:[ \t]+(?:\"[^\"]*\"|'[^']*'|\([^)]*\)))?[ \t]*$", re.M
 )
-_LINK = re.compile(
+_LINK = lazy_pattern(
     r"(!?)\[((?:[^\[\]\n]|\[[^\[\]\n]*\]){0,500})\](?:\(([^()\n]*(?:\([^()\n]*\)[^()\n]*)*)\)|\[([^\]\n]{0,200})\])"
 )
-_BARE_URL = re.compile(r"<?\b(?:https?|ftp|file|javascript|data|vbscript)\s*:(?://)?[^\s<>\"'`\])]+>?", re.I)
-_CODE_SPAN = re.compile(r"(`+)(?:(?!\1).)+\1", re.S)
-_MATH = re.compile(r"(?<![\\$])\$(?=\$?[^$\n]*\\[a-zA-Z])")
+_BARE_URL = lazy_pattern(r"<?\b(?:https?|ftp|file|javascript|data|vbscript)\s*:(?://)?[^\s<>\"'`\])]+>?", re.I)
+_CODE_SPAN = lazy_pattern(r"(`+)(?:(?!\1).)+\1", re.S)
+_MATH = lazy_pattern(r"(?<![\\$])\$(?=\$?[^$\n]*\\[a-zA-Z])")
 
 
 def safe_report(text: str, allowed: Collection[str] = ()) -> str:

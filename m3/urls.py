@@ -7,6 +7,8 @@ import re
 from dataclasses import dataclass
 from urllib.parse import SplitResult, quote, urlsplit
 
+from m3.patterns import lazy_pattern
+
 # Parameters that name a campaign, a click or a share and never the page. Parameters that are ambiguous
 # (ref, source, from, si) stay: on code forges and video sites they choose the content.
 _TRACKING = frozenset(
@@ -16,12 +18,12 @@ _TRACKING = frozenset(
     trkcampaign rb_clickid __s""".split()
 )
 _TRACKING_PREFIXES = ("utm_", "pk_", "mtm_", "piwik_", "matomo_", "hsa_", "itm_")
-_DEFAULT_PAGES = re.compile(r"/(?:index|default)\.(?:html?|php|aspx?|jsp)$", re.I)
+_DEFAULT_PAGES = lazy_pattern(r"/(?:index|default)\.(?:html?|php|aspx?|jsp)$", re.I)
 _MOBILE_LABELS = ("m", "mobile", "amp")
 # Second-level labels under which names are registered: `m.co.uk` is a site, not the mobile twin of `co.uk`.
 _REGISTRY_LABELS = ("co", "com", "org", "net", "ac", "gov", "edu", "or", "ne", "go")
-_AMP_CACHE = re.compile(r"^/(?:amp|[a-z]{1,2})/(?:s/)?(?P<host>[^/]+\.[^/]+)(?P<path>/.*)?$")
-_UNRESERVED = re.compile(r"%([0-9A-Fa-f]{2})")
+_AMP_CACHE = lazy_pattern(r"^/(?:amp|[a-z]{1,2})/(?:s/)?(?P<host>[^/]+\.[^/]+)(?P<path>/.*)?$")
+_UNRESERVED = lazy_pattern(r"%([0-9A-Fa-f]{2})")
 
 
 def host_of(url: str) -> str:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import re
 import unicodedata
 from functools import lru_cache
 from threading import Lock
 from typing import Any
+
+from m3.patterns import lazy_pattern
 
 STOP_WORDS = frozenset(
     """a about above after again all also am an and any are as at be because been before being below between both
@@ -19,8 +20,10 @@ STOP_WORDS = frozenset(
 
 # Han, kana and Hangul carry no spaces between words that a regular expression could use.
 _CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
-_WORD = re.compile(rf"[{_CJK}]+|[^\W_{_CJK}]+(?:['’][^\W_{_CJK}]+)*")
-_IS_CJK = re.compile(f"[{_CJK}]")
+_WORD = lazy_pattern(rf"[{_CJK}]+|[^\W_{_CJK}]+(?:['’][^\W_{_CJK}]+)*")
+_IS_CJK = lazy_pattern(f"[{_CJK}]")
+
+_NOT_ASCII = lazy_pattern(r"[^\x00-\x7f]")
 
 _stemmer_lock = Lock()
 
@@ -57,6 +60,14 @@ def terms(text: str) -> list[str]:
     """The stems that carry meaning: no stop words, no single letters, numbers kept."""
     kept = (word for word in words(text) if word not in STOP_WORDS)
     return [stem(word) for word in kept if len(word) > 1 or word.isdigit() or not word.isascii()]
+
+
+def without_accents(text: str) -> str:
+    """The text in its compatible form (NFKD) without combining marks."""
+    if text.isascii():
+        return text
+    decomposed = unicodedata.normalize("NFKD", text)
+    return _NOT_ASCII.sub(lambda c: "" if unicodedata.combining(c[0]) else c[0], decomposed)
 
 
 def estimate_tokens(text: str) -> int:

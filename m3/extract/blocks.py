@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
 from m3.extract.dom import BLOCK, Element
 from m3.extract.formulas import formula
+from m3.patterns import lazy_pattern
 
 Part = tuple[str, str, int, "int | None"]  # kind, text, level, page number: what m3.records.page_from_parts takes
 
 _HEADINGS = {f"h{n}": n for n in range(1, 7)}
-_HEADING_MARKS = re.compile(r"\s*(?:[¶§#🔗\uf0c1]|\[\s*edit\s*\])+\s*$|^\s*[#¶🔗]+\s+")
+_HEADING_MARKS = lazy_pattern(r"\s*(?:[¶§#🔗\uf0c1]|\[\s*edit\s*\])+\s*$|^\s*[#¶🔗]+\s+")
 _INVISIBLE = str.maketrans(dict.fromkeys("\u00ad\u200b\u2060\ufeff", None))
-_GUTTER = re.compile(
+_GUTTER = lazy_pattern(
     r"(?:^|[\s_-])(?:lineno|linenos|linenodiv|line-?numbers?(?!-mode)(?:-rows)?|gutter|hljs-ln-n"
     r"|rouge-gutter|ln|lnt)(?=$|[\s_-])"
 )

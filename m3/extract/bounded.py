@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import html as html_entities
 import multiprocessing
-import re
 import resource
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from m3.extract.dom import decode
 from m3.extract.pipeline import extract_page
+from m3.patterns import lazy_pattern
 from m3.records import Page, page_from_parts
 
 if TYPE_CHECKING:
@@ -35,9 +35,9 @@ WORKER_BYTES = 1_500_000_000  # of address space
 Burden: TypeAlias = Literal["ordinary", "large", "hopeless"]
 
 # A quoted value may hold `<` and `>`; however long, it is one piece of the tag.
-_LONG_TAG = re.compile(r"""<[a-zA-Z](?:[^<>"']|"[^"]*"|'[^']*'){4000,}""")
-_ATTRIBUTE = re.compile(r"""[^\s/=]+(?:\s*=\s*(?:"[^"]*(?:"|$)|'[^']*(?:'|$)|[^\s]*))?|=[^\s]*""")
-_TAG = re.compile(r"<(/?)([a-zA-Z][a-zA-Z0-9]{0,15})")
+_LONG_TAG = lazy_pattern(r"""<[a-zA-Z](?:[^<>"']|"[^"]*"|'[^']*'){4000,}""")
+_ATTRIBUTE = lazy_pattern(r"""[^\s/=]+(?:\s*=\s*(?:"[^"]*(?:"|$)|'[^']*(?:'|$)|[^\s]*))?|=[^\s]*""")
+_TAG = lazy_pattern(r"<(/?)([a-zA-Z][a-zA-Z0-9]{0,15})")
 # void, or closed by the parser when the next one of its kind opens
 _SELF_ENDING = frozenset(
     "area base br col embed hr img input link meta source track wbr p li dt dd tr td th thead tbody tfoot option "

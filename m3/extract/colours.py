@@ -7,6 +7,8 @@ import re
 from dataclasses import dataclass
 from functools import cached_property
 
+from m3.patterns import lazy_pattern
+
 
 @dataclass(frozen=True)
 class Colour:
@@ -40,7 +42,7 @@ _NAMES = {
     "aqua": "0ff", "cyan": "0ff", "teal": "008080", "blue": "00f", "navy": "000080", "fuchsia": "f0f",
     "magenta": "f0f", "purple": "800080", "orange": "ffa500", "pink": "ffc0cb", "brown": "a52a2a", "gold": "ffd700",
 }  # fmt: skip
-_CALL = re.compile(r"(rgb|hsl)a?\(([^()]*)\)")
+_CALL = lazy_pattern(r"(rgb|hsl)a?\(([^()]*)\)")
 
 
 def parse_colour(value: str, inherited: Colour | None) -> Colour | None:

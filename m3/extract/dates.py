@@ -8,28 +8,29 @@ from urllib.parse import urlsplit
 
 from m3.extract.dom import Element
 from m3.months import MONTHS
+from m3.patterns import lazy_pattern
 
 _MONTH = "|".join(sorted(MONTHS, key=len, reverse=True))
-_ISO = re.compile(r"(?<!\d)((?:19|20)\d\d)[-/.](\d{1,2})[-/.](\d{1,2})(?!\d)")
-_COMPACT = re.compile(r"^\s*((?:19|20)\d\d)(\d\d)(\d\d)(?:[T\s]?\d{4,6})?\w?\s*$")
-_CJK_DATE = re.compile(r"((?:19|20)\d\d)\s*年\s*(\d{1,2})\s*月\s*(\d{1,2})\s*日")
-_DAY_FIRST = re.compile(
+_ISO = lazy_pattern(r"(?<!\d)((?:19|20)\d\d)[-/.](\d{1,2})[-/.](\d{1,2})(?!\d)")
+_COMPACT = lazy_pattern(r"^\s*((?:19|20)\d\d)(\d\d)(\d\d)(?:[T\s]?\d{4,6})?\w?\s*$")
+_CJK_DATE = lazy_pattern(r"((?:19|20)\d\d)\s*年\s*(\d{1,2})\s*月\s*(\d{1,2})\s*日")
+_DAY_FIRST = lazy_pattern(
     rf"(?<!\d)(\d{{1,2}})(?:st|nd|rd|th|\.|er|º)?\s*(?:of\s+"
     rf"|de\s+)?({_MONTH})\b\.?,?\s*(?:de\s+)?((?:19|20)\d\d)(?!\d)",
     re.I,
 )
-_MONTH_FIRST = re.compile(rf"\b({_MONTH})\b\.?\s*(\d{{1,2}})(?:st|nd|rd|th)?\s*,?\s+((?:19|20)\d\d)(?!\d)", re.I)
-_DOTTED = re.compile(r"(?<![\d.])(\d{1,2})\.\s?(\d{1,2})\.\s?((?:19|20)\d\d)(?!\d)")
-_SLASHED = re.compile(r"(?<![\d/])(\d{1,2})/(\d{1,2})/((?:19|20)\d\d)(?!\d)")
-_YEAR_FIRST = re.compile(rf"(?<!\d)((?:19|20)\d\d)\s+({_MONTH})\b\.?\s+(\d{{1,2}})(?!\d)", re.I)  # medical journals
-_IN_PATH = re.compile(r"/((?:19|20)\d\d)[/-](\d{1,2}|[a-z]{3,9})[/-](\d{1,2})(?=[/_.+-]|$)", re.I)
-_DATE_NAMES = re.compile(
+_MONTH_FIRST = lazy_pattern(rf"\b({_MONTH})\b\.?\s*(\d{{1,2}})(?:st|nd|rd|th)?\s*,?\s+((?:19|20)\d\d)(?!\d)", re.I)
+_DOTTED = lazy_pattern(r"(?<![\d.])(\d{1,2})\.\s?(\d{1,2})\.\s?((?:19|20)\d\d)(?!\d)")
+_SLASHED = lazy_pattern(r"(?<![\d/])(\d{1,2})/(\d{1,2})/((?:19|20)\d\d)(?!\d)")
+_YEAR_FIRST = lazy_pattern(rf"(?<!\d)((?:19|20)\d\d)\s+({_MONTH})\b\.?\s+(\d{{1,2}})(?!\d)", re.I)  # medical journals
+_IN_PATH = lazy_pattern(r"/((?:19|20)\d\d)[/-](\d{1,2}|[a-z]{3,9})[/-](\d{1,2})(?=[/_.+-]|$)", re.I)
+_DATE_NAMES = lazy_pattern(
     r"(?:^|[\s_-])(?:date|dates|datetime|time|timestamp|published|pubdate|posted|dateline"
     r"|updated)(?=$|[\s_-])|-?[dD]ate$|^date",
     re.I,
 )
 # Lines whose date is not that of the publication: of a change, or of a forum member's joining.
-_UPDATED = re.compile(
+_UPDATED = lazy_pattern(
     r"updated|modified|revised|last (?:edited|reviewed)|aktualisiert|mis à jour|mise à jour|actualizad|aggiornat"
     r"|atualizad|bijgewerkt|обновлен|изменен|更新|تحديث|joined|member since|registered|registriert"
     r"|mitglied seit|dabei seit"
@@ -123,7 +124,7 @@ def _date_of(element: Element, day_first: bool) -> str:
     if element.own_chars != element.chars or not element.chars:
         return ""
     text = element.words_in()
-    if not any(c.isdigit() for c in text) or _UPDATED.search(text):
+    if not any(map(str.isdigit, text)) or _UPDATED.search(text):
         return ""
     if _DATE_NAMES.search(element.label) or element.chars <= 60:
         return iso_date(text, day_first=day_first)

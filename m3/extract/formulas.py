@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 
 from m3.extract.dom import Element
+from m3.patterns import lazy_pattern
 
-_DISPLAY = re.compile(r"^\{\\(?:display|text)style\s*(.*)\}$", re.S)
+_DISPLAY = lazy_pattern(r"^\{\\(?:display|text)style\s*(.*)\}$", re.S)
 _RENDERED = frozenset({"MathJax_Preview", "MathJax", "MathJax_SVG", "MathJax_CHTML", "katex-html"})
 _CARRIERS = frozenset({"katex", "mwe-math-element", "mjx-container"})
 _ANNOTATIONS = frozenset({"annotation", "annotation-xml"})
-_COMMAND = re.compile(r"\\(?:begin|end)\{[^{}]*\}(?:\{[^{}]*\})?|\\[a-zA-Z]+")
-_WORD = re.compile(r"[^\W\d_]{4,}")
+_COMMAND = lazy_pattern(r"\\(?:begin|end)\{[^{}]*\}(?:\{[^{}]*\})?|\\[a-zA-Z]+")
+_WORD = lazy_pattern(r"[^\W\d_]{4,}")
 UNSEEN_WORDS = 3  # of four letters or more
 
 

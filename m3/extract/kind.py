@@ -7,36 +7,37 @@ from typing import Literal, TypeAlias
 from urllib.parse import urlsplit
 
 from m3.extract.dom import Document, Element
+from m3.patterns import lazy_pattern
 
 Kind: TypeAlias = Literal[
     "article", "documentation", "forum", "listing", "product", "wiki", "paper", "repository", "page"
 ]
 
 _FORUM_TYPES = frozenset({"discussionforumposting", "qapage"})
-_ARTICLE_TYPE = re.compile(
+_ARTICLE_TYPE = lazy_pattern(
     r'"@type"\s*:\s*(?:\[[^\]]{0,80})?"(?:[A-Za-z]{0,20}Article|BlogPosting|Report|ScholarlyArticle)"'
 )
-_TYPE = re.compile(r'"@type"\s*:\s*\[?\s*"(\w{1,40})"')
-_FORUM_GENERATOR = re.compile(
+_TYPE = lazy_pattern(r'"@type"\s*:\s*\[?\s*"(\w{1,40})"')
+_FORUM_GENERATOR = lazy_pattern(
     r"discourse|phpbb|vbulletin|xenforo|mybb|flarum|nodebb|invision|vanilla|simple machines|lemmy", re.I
 )
-_DOC_GENERATOR = re.compile(
+_DOC_GENERATOR = lazy_pattern(
     r"sphinx|docusaurus|mkdocs|vitepress|vuepress|gitbook|docsify|mdbook|starlight|antora|doxygen"
     r"|javadoc|rustdoc|docutils|readme\.io|nextra",
     re.I,
 )
-_DOC_HOST = re.compile(
+_DOC_HOST = lazy_pattern(
     r"^(?:docs?|developers?|devdocs|api|help|support|learn|manual|kb|wiki)\.|\.readthedocs\."
     r"|\.gitbook\.|(?:^|\.)docs\.rs$|^man\d?\."
 )
-_DOC_PATH = re.compile(
+_DOC_PATH = lazy_pattern(
     r"/(?:docs?|documentation|reference|manual|api|apidocs?|javadoc|man\d?|handbook|sdk)(?:/|$)", re.I
 )
-_FORUM_HOST = re.compile(
+_FORUM_HOST = lazy_pattern(
     r"^(?:forums?|boards?|bbs|community|discuss|talk|answers|ask)\.|stackexchange\.com$"
     r"|^(?:\w\w\.)?(?:stackoverflow|serverfault|superuser|askubuntu|mathoverflow)\."
 )
-_FORUM_PATH = re.compile(
+_FORUM_PATH = lazy_pattern(
     r"/(?:threads?|topic|viewtopic\.php|showthread\.php|discussions?|forums?|t)[/.?-]|/questions/\d"
     r"|/comments/|thread-\d",
     re.I,

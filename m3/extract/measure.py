@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import re
-
 from m3.extract.dom import BLOCK, Element
+from m3.patterns import lazy_pattern
 
 PROSE_CHARS = 60  # a block of at least so many characters of its own, outside links, reads like prose
 PROSE_LINK_SHARE = 0.4
 # One Han or kana character says about as much as three Latin letters: the same news in Chinese is a third as long.
 CJK_WEIGHT = 2.0
-_CJK = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]")
+_CJK = lazy_pattern("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af]")
 
 
 def weight(text: str) -> int:

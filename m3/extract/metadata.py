@@ -11,15 +11,16 @@ from urllib.parse import urljoin, urlsplit
 
 from m3.extract.dates import date_in_url, first_date, iso_date
 from m3.extract.dom import Document, Element
+from m3.patterns import lazy_pattern
 
-_SEPARATORS = re.compile(r"\s+[|\-–—·•»:/]+\s+|\s*[|»]\s*")
-_BY = re.compile(
+_SEPARATORS = lazy_pattern(r"\s+[|\-–—·•»:/]+\s+|\s*[|»]\s*")
+_BY = lazy_pattern(
     r"^\s*(?:written\s+|posted\s+|reviewed\s+|published\s+)?(?:by|von|par|por|di|door|av|af)\s*:?\s+"
     r"|^\s*(?:(?:автор|авторы|текст|autore?|auteur|text|texto|testo|بقلم)\s*[:：]\s*|بقلم\s+)"
     r"|^\s*(?:作者|記者|记者|文|撰文|著者|筆者)\s*[:：／/]\s*",
     re.I,
 )
-_NO_AUTHOR = re.compile(
+_NO_AUTHOR = lazy_pattern(
 
         r"^(?:admin\w*|administrator|editor(?:s|ial)?(?: (?:team|staff|board))?|staff(?: writer)?|guest"
         r"|author|user|team|contributor"
@@ -28,28 +29,28 @@ _NO_AUTHOR = re.compile(
         r"|(?:view|see|read|more|all|about|about us)\b.*|webmaster|root|wordpress|anonymous|unknown|n/?a"
         r"|none|null|undefined|by)$|https?:|www\.|[@{}<>\[\]]", re.I,
 )  # fmt: skip
-_BYLINE = re.compile(
+_BYLINE = lazy_pattern(
 
         r"(?:^|[\s_-])(?:byline|author|authors|author-?name|byline-?name|post-?author|entry-?author"
         r"|article-?author|writer|p-author)(?=$|[\s_]|--?name|-link)", re.I,
 )  # fmt: skip
-_BY_NAME = re.compile(
+_BY_NAME = lazy_pattern(
     r"(?:(?:[Ww]ritten|[Pp]osted|[Pp]ublished|[Rr]eviewed|[Ss]tory|[Ww]ords) )?[Bb]y:? "
     r"([A-Z][\w.'’-]+(?: (?:[A-Z][\w.'’-]*|de|van|von|der|la|da)){1,3})(?=$| ?[|,⋅·•—–(-]| [a-z])"
 )
 # The same in other languages, where the whole line must be it: these words open other lines as well.
-_BY_NAME_ALONE = re.compile(
+_BY_NAME_ALONE = lazy_pattern(
     r"(?:[Vv]on|[Pp]ar|[Pp]or|[Dd]oor|(?:Автор|Текст|Autore?|Auteur|Texto?|Testo|بقلم)\s?:|بقلم) "
     r"((?:[^\W\d_a-z][\w.'’-]+)(?: (?:[^\W\d_a-z][\w.'’-]*|de|van|von|der|la|da|dos|del)){1,3})"
     r"|(?:作者|記者|记者|文|撰文|著者|筆者)\s?[:：／/]\s?([\u3040-\u30ff\u4e00-\u9fff]{2,8})"
 )
-_POSTER = re.compile(
+_POSTER = lazy_pattern(
     r"(?:^|[\s_])(?:username[\w-]*|user-name|postauthor|post-author|poster|poster-name|postername|creator|author|names"
     r"|post_author|author_information|post-username|nickname)(?=$|\s)",
     re.I,
 )
 _MAX_JSON = 1_000_000
-_ARTICLE = re.compile(r"article|posting|report|webpage|qapage|product|recipe|question|event|course|book", re.I)
+_ARTICLE = lazy_pattern(r"article|posting|report|webpage|qapage|product|recipe|question|event|course|book", re.I)
 
 
 def read_metadata(document: Document, url: str, kind: str) -> dict[str, str]:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 
 from m3.extract.dom import Element
+from m3.patterns import lazy_pattern
 
 # Where forum software puts the text of a post. Classes, ids and attributes as their templates write them.
-_POST_BODY = re.compile(
+_POST_BODY = lazy_pattern(
     r"""(?:^|\s)(?:
         bbWrapper|message-body|messageText|messageContent          # XenForo
        |cooked|topic-body__contents                               # Discourse
@@ -25,7 +26,7 @@ _POST_BODY = re.compile(
     )(?=\s|$)""",
     re.X,
 )
-_POST_ID = re.compile(r"^(?:post_message_|postmessage_|msg_\d|post-content-|postcontent)")
+_POST_ID = lazy_pattern(r"^(?:post_message_|postmessage_|msg_\d|post-content-|postcontent)")
 _POST_ATTRIBUTES = (
     ("itemprop", ("text", "commentText")),
     ("data-role", ("commentContent",)),
@@ -33,13 +34,13 @@ _POST_ATTRIBUTES = (
     ("slot", ("text-body", "comment")),
     ("property", ("schema:text", "content:encoded")),
 )
-_SIGNATURE = re.compile(
+_SIGNATURE = lazy_pattern(
 
         r"(?:^|[\s_-])(?:signature|sig|postsig|postsignature|edited-by|lastedit|postedit|edited"
         r"|ipsComment_edited|post-links"
     r"|bbcodeblock-expandlink|js-selecttoquoteend|notice)(?=$|[\s_-])", re.I,
 )  # fmt: skip
-_QUOTED_POST = re.compile(
+_QUOTED_POST = lazy_pattern(
     r"(?:^|[\s_])(?:bbCodeBlock--quote|quote|ipsQuote|quotebox|bbcode_quote|quotetitle|bb_quote"
     r"|UserQuote|mycode_quote)(?=$|\s)"
 )

@@ -8,6 +8,7 @@ from m3.extract.blocks import is_gutter
 from m3.extract.dom import Element
 from m3.extract.measure import link_share
 from m3.extract.signs import Sign, signs
+from m3.patterns import lazy_pattern
 
 _ROLES = frozenset(
     "navigation banner contentinfo complementary search dialog alertdialog menu menubar toolbar tablist alert".split()
@@ -18,9 +19,9 @@ _TOO_MUCH = 0.4  # nothing that holds more of the page's running text is taken o
 _FORM_TOO_MUCH = 0.3
 _LINKY = 0.6  # above this share of links a navigation may be of any size
 _CAPTION_TAGS = frozenset("div p span li ul section small em".split())
-_EMBEDS = re.compile(r"twitter|instagram|bluesky|mastodon")
+_EMBEDS = lazy_pattern(r"twitter|instagram|bluesky|mastodon")
 
-_TAIL = re.compile(
+_TAIL = lazy_pattern(
     r"""^\W*(?:related(?:\ (?:articles?|posts?|stories|content|reading|topics|news|links|products|resources|items))?
     |you\ (?:may|might)(?:\ also)?\ (?:like|enjoy|be\ interested).*|(?:customers|people)\ also\ .*
     |more\ (?:from|on|in|stories|news|articles|posts|like\ this)\b.*
@@ -49,7 +50,7 @@ _TAIL = re.compile(
     |references|external\ links|further\ reading|bibliography|footnotes|notes|citations)\W*$""",
     re.I | re.X,
 )
-_REFERENCE_TAIL = re.compile(
+_REFERENCE_TAIL = lazy_pattern(
     r"references|external links|further reading|bibliography|footnotes|notes|citations|see also", re.I
 )
 

@@ -13,6 +13,7 @@ from enum import Flag, auto
 from functools import lru_cache
 
 from m3.extract.dom import Element
+from m3.patterns import lazy_pattern
 
 
 class Sign(Flag):
@@ -37,7 +38,7 @@ _CHROME_WORDS = frozenset(
     "permalink hashlink anchorjs paywallbar toast snackbar backtotop fusenav".split()
 )
 _CONSENT_WORDS = frozenset("cookie cookies consent gdpr onetrust cookielaw cookielawinfo cookiebot".split())
-_CHROME_NAMES = re.compile(
+_CHROME_NAMES = lazy_pattern(
     r"""(?:^|\s)(?:
         sr-only|visually-?hidden|screen-reader(?:-text)?|skip-(?:link|nav)[\w-]*|skip-to-(?:content|main)[\w-]*
         |u-hidden-visually|assistive-text
@@ -57,7 +58,7 @@ _ASIDE_WORDS = frozenset(
     "yarpp outbrain taboola zergnet teaser teasers promo promos newsletter signup subscribe byline dateline bio "
     "hatnote puff mini rating ratings respond pager donate donation advertisement disclaimer upsell crosssell".split()
 )
-_ASIDE_NAMES = re.compile(
+_ASIDE_NAMES = lazy_pattern(
     r"""(?:^|\s)(?:
         more-?(?:on|from|stories|news|articles|posts|reading)[\w-]*|also-like|you-may-[\w-]+|read-?next
         |next-?up|up-?next|readmore[\w-]*
@@ -79,7 +80,7 @@ _WEAK_WORDS = frozenset(
 )
 _COMMENT_WORDS = frozenset("comments comment commentlist disqus replies commenting livefyre coral".split())
 _CAPTION_WORDS = frozenset("caption captions figcaption credit slideshow imagecaption photocredit".split())
-_CONTENT_NAMES = re.compile(
+_CONTENT_NAMES = lazy_pattern(
     r"""(?:^|\s)(?:
         (?:article|entry|post|story|page|blog|main|news|single|node|content|markdown|rich)-*(?:body|content|text|copy)[\w-]*
        |articlebody|storybody|postbody|markdown-body|markdown|mw-parser-output|prose|rich-?text[\w-]*
@@ -91,12 +92,12 @@ _CONTENT_NAMES = re.compile(
 _CALLOUT_WORDS = frozenset("admonition callout note tip warning notice important caution hint alert info".split())
 
 # Prefixes that make a name one of state, layout or theme: they say nothing of what the element holds.
-_LAYOUT = re.compile(
+_LAYOUT = lazy_pattern(
     r"^(?:has|no|not|with|without|is|js|overflow|label|field|vc|hs_cos|w|h|sm|md|lg|xl|xs|layout|page|template|single"
     r"|theme|col|wp-block-group|hide|show|display|category|tag|status|type|format|elementor"
     r"|et)(?:[-_:]|$)|[:\[\]/]|[-_](?:enabled?|disabled?|active|open|visible)(?:[-_]|$)"
 )
-_HUMP = re.compile(r"(?<=[a-z])(?=[A-Z])")
+_HUMP = lazy_pattern(r"(?<=[a-z])(?=[A-Z])")
 
 
 def signs(element: Element) -> Sign:

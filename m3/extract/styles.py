@@ -13,6 +13,8 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
+from m3.patterns import lazy_pattern
+
 MAX_SHEET = 2_000_000  # characters of all style blocks that are read
 MAX_RULES = 30_000
 MAX_STEPS = 8_000_000  # nodes that are tried against selectors, over all searches of one page; some 2 s
@@ -27,16 +29,16 @@ PROPERTIES = frozenset(
     "margin-top font font-size color background background-color background-image background-clip "
     "-webkit-background-clip -webkit-text-fill-color text-shadow inset inset-inline-start inset-block-start".split()
 )
-_COMMENT = re.compile(r"/\*.*?(?:\*/|\Z)", re.S)
-_TOKEN = re.compile(r"[{}]|\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'|\burl\([^)\"']*\)", re.S)
-_NEVER = re.compile(r"::|:(?:before|after|first-(?:line|letter)|hover|focus|active|target|visited|checked)\b", re.I)
-_DEAR = re.compile(r":(?:nth|has|first-of|last-of|only-of)|~", re.I)
-_SIMPLE = re.compile(r"(?:[a-zA-Z][\w-]*)?(?:[.#](?:[\w-]|\\.|[^\x00-\x7f])+)*")
-_ARGUMENTS = re.compile(r"\([^()]*\)|\[[^\]]*\]")
-_PSEUDO = re.compile(r"(?<!\\):[\w-]+")
-_KEY = re.compile(r"#((?:[\w-]|\\.|[^\x00-\x7f])+)|\.((?:[\w-]|\\.|[^\x00-\x7f])+)|^([a-zA-Z][\w-]*)")
-_WIDE = re.compile(r"\(\s*min-(?:device-)?width\s*:\s*([\d.]+)(px|em|rem)?\s*\)")
-_NARROW = re.compile(r"\(\s*max-(?:device-)?width\s*:\s*([\d.]+)(px|em|rem)?\s*\)")
+_COMMENT = lazy_pattern(r"/\*.*?(?:\*/|\Z)", re.S)
+_TOKEN = lazy_pattern(r"[{}]|\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'|\burl\([^)\"']*\)", re.S)
+_NEVER = lazy_pattern(r"::|:(?:before|after|first-(?:line|letter)|hover|focus|active|target|visited|checked)\b", re.I)
+_DEAR = lazy_pattern(r":(?:nth|has|first-of|last-of|only-of)|~", re.I)
+_SIMPLE = lazy_pattern(r"(?:[a-zA-Z][\w-]*)?(?:[.#](?:[\w-]|\\.|[^\x00-\x7f])+)*")
+_ARGUMENTS = lazy_pattern(r"\([^()]*\)|\[[^\]]*\]")
+_PSEUDO = lazy_pattern(r"(?<!\\):[\w-]+")
+_KEY = lazy_pattern(r"#((?:[\w-]|\\.|[^\x00-\x7f])+)|\.((?:[\w-]|\\.|[^\x00-\x7f])+)|^([a-zA-Z][\w-]*)")
+_WIDE = lazy_pattern(r"\(\s*min-(?:device-)?width\s*:\s*([\d.]+)(px|em|rem)?\s*\)")
+_NARROW = lazy_pattern(r"\(\s*max-(?:device-)?width\s*:\s*([\d.]+)(px|em|rem)?\s*\)")
 SCREEN_PX = 1_280.0  # the window that is meant
 
 

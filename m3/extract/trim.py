@@ -6,19 +6,20 @@ import re
 
 from m3.extract.blocks import Part
 from m3.extract.dates import iso_date
+from m3.patterns import lazy_pattern
 from m3.words import words
 
 _TOP_WORDS = 14  # a line above the text that is longer than this is a standfirst, not a byline
 _TOP_PARTS = 12
 _END_WORDS = 8
-_BYLINE = re.compile(
+_BYLINE = lazy_pattern(
     r"^(?:(?:written|posted|published|updated|story|words|photos?) )?by\b|\bmin(?:ute)?s? read\b"
     r"|\bread time\b|^(?:published|posted|updated|last updated|share|listen|save|print|photo|image"
     r"|credit)\b|^(?:von|par|por|di|door|автор|авторы|текст|بقلم)\b:?\s+(?!\d)\w+(?:\s+\S+){0,4}$"
     r"|^(?:作者|记者|記者|文|来源|來源)\s*[:：／/]|^(?:veröffentlicht|aktualisiert|publi[ée]|publicado|опубликовано|发布)\b",
     re.I,
 )
-_ENDED = re.compile(r"""[.!?…:;"”’')\]。！？]$""")
+_ENDED = lazy_pattern(r"""[.!?…:;"”’')\]。！？]$""")
 
 
 def trim(parts: list[Part], title: str, author: str) -> list[Part]:

@@ -20,6 +20,7 @@ from m3.extract.dom import Document, Element
 from m3.extract.measure import measure
 from m3.extract.signs import Sign, signs
 from m3.extract.styles import BY_RULE, Declarations, declarations
+from m3.patterns import lazy_pattern
 
 MOST = 0.4  # of the page's text: hidden text of one kind that is more than this is kept,
 MOST_PROSE = 0.5  # as is more than this of its running text,
@@ -31,21 +32,21 @@ FAR_RIGHT_PX = 5_000.0  # a page may scroll to the right
 SAME = 1.12  # contrast ratio (WCAG 2) below which text cannot be told from its background
 ROOT_PX = 16.0
 
-_LENGTH = re.compile(r"(-?(?:\d+\.?\d*|\.\d+))(px|r?em|ex|ch|pt|pc|in|cm|mm|q|%|v[wh]|v(?:min|max)|)$")
+_LENGTH = lazy_pattern(r"(-?(?:\d+\.?\d*|\.\d+))(px|r?em|ex|ch|pt|pc|in|cm|mm|q|%|v[wh]|v(?:min|max)|)$")
 _PX = {"": 1.0, "px": 1.0, "pt": 4 / 3, "pc": 16.0, "in": 96.0, "cm": 37.8, "mm": 3.78, "q": 0.945,
        "vw": 12.8, "vh": 8.0, "vmin": 8.0, "vmax": 12.8, "rem": ROOT_PX}  # fmt: skip
 _FONT_WORDS = {"xx-small": 9.0, "x-small": 10.0, "small": 13.0, "medium": 16.0, "large": 18.0, "x-large": 24.0,
                "xx-large": 32.0, "smaller": 13.0, "larger": 19.0, "initial": 16.0}  # fmt: skip
-_CALLS = re.compile(r"([\w-]+)\(([^()]*)\)")
-_SHAPE_NUMBER = re.compile(r"-?\d*\.?\d+")
+_CALLS = lazy_pattern(r"([\w-]+)\(([^()]*)\)")
+_SHAPE_NUMBER = lazy_pattern(r"-?\d*\.?\d+")
 _HIDING_NAMES = frozenset(
     "hidden d-none invisible visually-hidden visuallyhidden sr-only screen-reader-text is-hidden u-hidden hide "
     "element-invisible u-visually-hidden".split()
 )
-_SHOWN_LATER = re.compile(
+_SHOWN_LATER = lazy_pattern(
     r"(?:^|[\s-])(?:sm|md|lg|xl|xxl|2xl)[:-](?:block|flex|grid|inline\S*|table\S*|visible|contents)"
 )
-_PANEL = re.compile(
+_PANEL = lazy_pattern(
     r"(?:^|[\s_-])(?:tab-?pane|tab-?panel|tab-?content|tabs-panel|tabs__content"
     r"|accordion-?(?:body|content|panel|collapse|item|text)?|panel-collapse|collapse|collapsible(?:-content|-body)?"
     r"|expand(?:able|er)-content|faq-?(?:answer|content|body)|toggle-?content)(?=$|[\s_-])",

@@ -9,6 +9,7 @@ from typing import Literal
 
 from m3.grounding.sentences import split_block
 from m3.grounding.tags import TAG, tag_numbers, without_tags
+from m3.patterns import lazy_pattern
 from m3.words import terms
 
 _BIBLIOGRAPHY_NAMES = (
@@ -16,18 +17,18 @@ _BIBLIOGRAPHY_NAMES = (
     r"|quellen(?:verzeichnis|angaben)?|literatur(?:verzeichnis)?|fuentes|bibliograf[ií]a|referencias|références"
     r"|bibliographie|источники|литература|список литературы|参考文献|参考资料|參考文獻|来源|來源|資料來源|出典"
 )
-_BIBLIOGRAPHY_HEAD = re.compile(
+_BIBLIOGRAPHY_HEAD = lazy_pattern(
     rf"^[ \t]*(?:#{{1,6}}[ \t]*)?(?:\*\*|__)?(?:\d+\.[ \t]*)?(?:{_BIBLIOGRAPHY_NAMES})"
     r"[ \t]*[:：]?(?:\*\*|__)?[ \t]*[:：]?[ \t]*$",
     re.I | re.M,
 )
 # A line of a bibliography: a number, bullet or tag that begins it, or an address in it.
-_BIBLIOGRAPHY_LINE = re.compile(
+_BIBLIOGRAPHY_LINE = lazy_pattern(
     rf"^[ \t]*(?:[-*+•][ \t]|\[?\d{{1,3}}[\].):]|{TAG.pattern}|.*(?:https?://|www\.)\S)", re.I
 )
-_ITEM = re.compile(r"[ \t]*(?:[-*+•▪◦–][ \t]+|\d{1,3}[.)][ \t]+)+")
+_ITEM = lazy_pattern(r"[ \t]*(?:[-*+•▪◦–][ \t]+|\d{1,3}[.)][ \t]+)+")
 # Sentences about the report or the sources as such; they are not counted as claims unless they cite something.
-_META = re.compile(
+_META = lazy_pattern(
     r"""^(?: (?:overall,?\ )?(?:this|the)\ (?:summary|report|section|table|overview)\b
     | the\ (?:following|above)\b | see\ also\b | note:
     | (?:the|these|none\ of\ the|no|neither\ of\ the)\ (?:sources?|passages?|pages?|documents?)
@@ -37,7 +38,7 @@ _META = re.compile(
     | (?:прочитанные\ )?источники\ (?:не|расходятся) | (?:这些|所读)?(?:来源|资料)(?:没有|未|并未|不) )""",
     re.I | re.X,
 )
-_PRONOUN = re.compile(
+_PRONOUN = lazy_pattern(
     r"(?:it|they|this|these|those|he|she|both|its|their|es|sie|er|dies|diese|это|он|она|они)\b|[它他她这這]", re.I
 )
 

@@ -7,20 +7,22 @@ both ends, and each term within one block of the page. The first match counts, s
 from __future__ import annotations
 
 import re
-import unicodedata
 from bisect import bisect_right
 from dataclasses import dataclass
+from functools import lru_cache
 from urllib.parse import quote, urlsplit
 
+from m3.patterns import lazy_pattern
 from m3.records import Block, Page
+from m3.words import without_accents
 
 MAX_EXACT = 300  # characters of a term; a longer quote becomes start,end (the polyfill's bound)
 MIN_ALONE = 20  # a shorter quote always gets context
 MOST_CONTEXT = 6  # words before or after
 MAX_DIRECTIVE = 600  # characters once encoded; Cyrillic and Han take nine a letter
 
-_WORD = re.compile(r"\w+")
-_CJK = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff]")
+_WORD = lazy_pattern(r"\w+")
+_CJK = lazy_pattern("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff]")
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,6 @@ class Linker:
         self._page = page if isinstance(page, Page) else Page(url="", text=page)
         self._is_web = urlsplit(self._page.url).scheme in ("http", "https") if _is_address(self._page.url) else False
         self._starts = [block.start for block in self._page.blocks]
-        self._normal: str | None = None
 
     def link(self, start: int, end: int) -> tuple[str, int | None]:
         block = self._block(start)
@@ -150,9 +151,7 @@ class Linker:
     # --- the page as the browser compares it
 
     def _page_text(self) -> str:
-        if self._normal is None:
-            self._normal = _normalised(self._page.text)
-        return self._normal
+        return _normalised(self._page.text)
 
     def _count(self, term: str, prefix: str = "", suffix: str = "") -> int:
         """Whole-word occurrences of a term with its context on the page; 2 stands for more than one."""
@@ -182,9 +181,9 @@ def _is_address(url: str) -> bool:
         return False
 
 
+@lru_cache(maxsize=256)
 def _normalised(text: str) -> str:
-    folded = unicodedata.normalize("NFKD", text)
-    return " ".join("".join(c for c in folded if not unicodedata.combining(c)).casefold().split())
+    return " ".join(without_accents(text).casefold().split())
 
 
 def _edge(page: str, at: int) -> bool:
@@ -209,7 +208,7 @@ def _to_words(text: str, start: int, end: int) -> tuple[int, int]:
     return start, end
 
 
-_MARKS = re.compile(r"(?:[-*+•▪◦>|#]+\s+|\d{1,3}[.)]\s+|\[[^\]\n]*=[^\]\n]*\]\s*)+")
+_MARKS = lazy_pattern(r"(?:[-*+•▪◦>|#]+\s+|\d{1,3}[.)]\s+|\[[^\]\n]*=[^\]\n]*\]\s*)+")
 
 
 def _past_marks(text: str, start: int, end: int) -> int:

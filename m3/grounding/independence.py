@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from m3.grounding.index import PageIndex, index_page
 from m3.grounding.numbers import Number, same_number
-from m3.grounding.verify import GroundingReport
+from m3.grounding.verifier import GroundingReport
 from m3.records import Page
 from m3.words import words
 

@@ -7,6 +7,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from functools import cached_property, lru_cache
+from threading import Lock
 
 from m3.grounding.language import DECIMAL_COMMA, content_words, language_of
 from m3.grounding.names import page_forms
@@ -65,9 +66,16 @@ class PageIndex:
     def all_numbers(self) -> list[Number]:
         return [n for numbers in self.numbers for n in numbers] + self.head_numbers
 
+    def prepare(self) -> None:
+        """Reckon now what is otherwise reckoned when the first claim is compared."""
+        _ = self.word_count, self.forms, self.all_stems, self.all_numbers
+
     def sentence(self, i: int) -> str:
         start, end = self.spans[i]
         return self.text[start:end]
+
+
+_building = Lock()
 
 
 @lru_cache(maxsize=MOST_PAGES)
@@ -77,7 +85,9 @@ def _index(text: str, title: str, url: str) -> PageIndex:
 
 def index_page(page: str | Page) -> PageIndex:
     """The index of a page or of a bare text. The same text is indexed once while it is remembered."""
-    return _index(page, "", "") if isinstance(page, str) else _index(page.text, page.title, page.url)
+    key = (page, "", "") if isinstance(page, str) else (page.text, page.title, page.url)
+    with _building:  # who needs a page that another thread is indexing waits for it instead of doing it again
+        return _index(*key)
 
 
 class Rarity:

@@ -7,7 +7,7 @@ import unicodedata
 from collections import Counter
 from functools import lru_cache
 
-from m3.words import stem, words
+from m3.words import stem, without_accents, words
 
 _COMMON = {
     "en": "the of and to in is that for it with as was on are by this be from which have has not were an at",
@@ -69,7 +69,7 @@ def _stem(word: str) -> str:
 
 @lru_cache(maxsize=65_536)
 def _folded(word: str) -> str:
-    return "".join(c for c in unicodedata.normalize("NFKD", word) if not unicodedata.combining(c))
+    return without_accents(word)
 
 
 # Fewer than m3.words leaves out: in a claim "most", "between" or "no" carry nothing, "compare" and "difference" do.

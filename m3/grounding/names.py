@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Collection, Iterable
 
 from m3.grounding.language import content_words
-from m3.words import words
+from m3.patterns import lazy_pattern
+from m3.words import without_accents, words
 
-_TOKEN = re.compile(r"[^\W\d_](?:[\w'’.&-]*\w)?")
-_CAPITALS = re.compile(r"(?:[A-Z][\w'’-]*(?:\s+(?:of|for|the|and|in|on|de|la|der|und)\s+|\s+|-)?){2,8}")
+_TOKEN = lazy_pattern(r"[^\W\d_](?:[\w'’.&-]*\w)?")
+_CAPITALS = lazy_pattern(r"(?:[A-Z][\w'’-]*(?:\s+(?:of|for|the|and|in|on|de|la|der|und)\s+|\s+|-)?){2,8}")
 _NOT_NAMES = frozenset(
     """january february march april may june july august september october november december jan feb mar apr jun jul aug
     sep sept oct nov dec monday tuesday wednesday thursday friday saturday sunday i i'm i've source sources""".split()
@@ -21,8 +21,7 @@ _CAPITALS_ARE_NO_SIGN = frozenset({"de"})
 
 def fold(text: str) -> str:
     """Without case and accents."""
-    decomposed = unicodedata.normalize("NFKD", text)
-    return "".join(c for c in decomposed if not unicodedata.combining(c)).casefold()
+    return without_accents(text).casefold()
 
 
 def names_in(claim: str, language: str = "en") -> list[str]:
@@ -77,8 +76,8 @@ def is_known(name: str, forms: frozenset[str], stems: frozenset[str]) -> bool:
     return all(part in forms or any(s in stems for s in content_words(part) or words(part)) for part in parts)
 
 
-_CJK_RUN = re.compile("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff]{2,}")
-_CJK_NUMERAL = re.compile("[〇零一二三四五六七八九十百千万萬亿億两兩月日年号]+")
+_CJK_RUN = lazy_pattern("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff]{2,}")
+_CJK_NUMERAL = lazy_pattern("[〇零一二三四五六七八九十百千万萬亿億两兩月日年号]+")
 
 
 def cjk_holes(claim: str, stems: Collection[str]) -> list[str]:

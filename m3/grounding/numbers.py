@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from m3.patterns import lazy_pattern
+
 _SCALE: dict[str, float] = {}
 for _factor, _names in (
     (1e2, "hundred hundert сто 百"),
@@ -38,6 +40,7 @@ _TENS = {
         range(20, 100, 10), "twenty thirty forty fifty sixty seventy eighty ninety".split(), strict=True
     )
 }
+_NUMBER_WORDS = _UNITS.keys() | _TENS.keys() | _ROUND
 # Read on pages only, so that a claim's 3 is found where the page writes it out.
 _SMALL = {
     name: value
@@ -58,20 +61,22 @@ _NOT_COUNTED = frozenset(
 _HAN = dict(zip("一二三四五六七八九十", range(1, 11), strict=True)) | {"两": 2, "兩": 2}
 
 _CORE = r"\d{1,3}(?:[,.'’ \u00a0\u202f]\d{3})+(?!\d)(?:[.,]\d+)?|\d+(?:\.\d+){2,}|\d+(?:[.,]\d+)?"
-_DIGITS = re.compile(rf"(?<![\w.,])(?<!\d['’])(?P<money>[$€£¥]\s?)?(?P<apo>['’])?(?P<core>{_CORE})(?P<tail>[^\W\d_]*)")
-_AFTER_CJK = re.compile(rf"(?P<money>[$€£¥])?(?P<apo>['’])?(?P<core>{_CORE})(?P<tail>[^\W\d_]*)")
+_DIGITS = lazy_pattern(
+    rf"(?<![\w.,])(?<!\d['’])(?P<money>[$€£¥]\s?)?(?P<apo>['’])?(?P<core>{_CORE})(?P<tail>[^\W\d_]*)"
+)
+_AFTER_CJK = lazy_pattern(rf"(?P<money>[$€£¥])?(?P<apo>['’])?(?P<core>{_CORE})(?P<tail>[^\W\d_]*)")
 _CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
-_WORD = re.compile(r"[^\W\d_]+(?:-[^\W\d_]+)?")
+_WORD = lazy_pattern(r"[^\W\d_]+(?:-[^\W\d_]+)?")
 # A date in figures: its year and day are numbers, its month is compared as a month (quantities.py).
-_DATE = re.compile(
+_DATE = lazy_pattern(
     r"(?<![\d.-])(?P<y1>1\d{3}|20\d\d)-\d\d-(?P<d1>\d\d)(?![\d-])"
     r"|(?<![\d.])(?P<d2>\d{1,2})\.\s?\d{1,2}\.\s?(?P<y2>1\d{3}|20\d\d)(?!\d|\.\d)"
     r"|(?<![\d/])(?P<d3>\d{1,2})/(?P<d4>\d{1,2})/(?P<y3>1\d{3}|20\d\d)(?![\d/])"
 )
 _HAN_VALUES = dict(zip("〇零一二三四五六七八九", (0, *range(10)), strict=True)) | {"两": 2, "兩": 2}
 _HAN_FACTORS = {"十": 10, "百": 100, "千": 1000, "万": 10_000, "萬": 10_000, "亿": 10**8, "億": 10**8}
-_HAN_NUMERAL = re.compile("[〇零一二三四五六七八九两兩十百千万萬亿億]{2,}")
-_RANGE_BEFORE = re.compile(r"(\d{4})\s?[-–—/]\s?$")
+_HAN_NUMERAL = lazy_pattern("[〇零一二三四五六七八九两兩十百千万萬亿億]{2,}")
+_RANGE_BEFORE = lazy_pattern(r"(\d{4})\s?[-–—/]\s?$")
 _ROUND_TO = 0.05
 
 
@@ -159,7 +164,7 @@ def counts_in(text: str) -> list[Number]:
     return [n for n in small if n.values > (1.0,) and n.text.casefold() not in _NOT_COUNTED]
 
 
-_CJK_THEN_DIGIT = re.compile(rf"(?<=[{_CJK}])(?=\d)")
+_CJK_THEN_DIGIT = lazy_pattern(rf"(?<=[{_CJK}])(?=\d)")
 
 
 def _digit_numbers(text: str, decimal_comma: bool) -> Iterator[Number]:
@@ -248,7 +253,10 @@ def _scale_after(text: str, match: re.Match[str], tail: str, end: int) -> tuple[
 def _word_numbers(text: str, small_words: bool) -> Iterator[Number]:
     """`twenty-five`, `three hundred million`; alone standing one to ten only with `small_words`."""
     run: list[re.Match[str]] = []
-    for match in [*_WORD.finditer(text), None]:
+    found = list(_WORD.finditer(text))
+    for match in [*found, None]:
+        if match is not None and not run and match[0].casefold().partition("-")[0] not in _NUMBER_WORDS:
+            continue  # nearly every word of a page
         if match is not None and run and match[0] == "and" and run[-1][0].casefold() in _ROUND:
             continue  # a hundred and fifty
         if match is not None and _is_number_word(match[0].casefold(), bool(run)):
@@ -260,7 +268,7 @@ def _word_numbers(text: str, small_words: bool) -> Iterator[Number]:
             yield from _number_of(text, run, small_words)
         run = [match] if match is not None and _is_number_word(match[0].casefold(), _after_article(text, match)) else []
     if small_words:
-        for match in _WORD.finditer(text):
+        for match in found:
             value = _SMALL.get(match[0].casefold())
             if value:
                 yield Number(match[0], match.start(), match.end(), (float(value),))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection
+from functools import cache
 
 from m3.grounding.language import content_words
+from m3.patterns import lazy_pattern
 from m3.words import words
 
 # By language, since one's negation is another's everyday word: German Mai, Portuguese no, English sin.
@@ -22,7 +23,7 @@ _NEGATIONS = {
 }
 _NEGATION_WORDS = {language: frozenset(text.split()) for language, text in _NEGATIONS.items()}
 _UNMISTAKABLE = frozenset().union(*_NEGATION_WORDS.values()) - frozenset("no non mai sin pas sans sem".split())
-_HAN_NEGATION = re.compile(
+_HAN_NEGATION = lazy_pattern(
     r"不(?![同仅僅断斷过過但管论論如久错錯])|没有|沒有|未(?![来來])|无(?![论線线])|無(?![論線])|并非|並非"
 )
 
@@ -65,7 +66,8 @@ vinto/perso aumentou/diminuiu subiu/caiu maior/menor gestegen/gedaald toename/af
 """
 
 
-def _opposites() -> dict[str, frozenset[str]]:
+@cache
+def opposites() -> dict[str, frozenset[str]]:
     """Each word with its opposites, in the form in which `_forms` gives words."""
     found: dict[str, set[str]] = {}
     for pair in _PAIRS.split():
@@ -78,9 +80,6 @@ def _opposites() -> dict[str, frozenset[str]]:
 
 def _form(word: str) -> str:
     return next(iter(content_words(word)), word)
-
-
-OPPOSITES = _opposites()
 
 
 def is_negated(text: str, language: str = "") -> bool:
@@ -99,8 +98,9 @@ def opposite_words(
     """
     mine = {*claim_forms, *words(claim)}
     theirs = {*passage_forms, *words(passages)}
+    known = opposites()
     found = []
-    for word in sorted(mine & OPPOSITES.keys() - theirs):
-        for other in sorted(OPPOSITES[word] & theirs - mine):
+    for word in sorted(mine & known.keys() - theirs):
+        for other in sorted(known[word] & theirs - mine):
             found.append(f"{word} / {other}")
     return found

@@ -6,9 +6,11 @@ import math
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
 
 from m3.grounding.sentences import split_sentences
+from m3.patterns import lazy_pattern
 from m3.records import Block, Page, Passage
 from m3.words import estimate_tokens, stem, terms, words
 
@@ -19,15 +21,16 @@ NEIGHBOUR_WEIGHT = 0.2  # of the words in the units just before and after
 NAME_WEIGHT, NUMBER_WEIGHT = 1.5, 1.5  # of the question's names and numbers, as against its other words
 PAIR_BONUS = 0.35  # of two words that stand side by side in the question, for standing so in the unit
 KIND_BONUS = 0.15  # for a number where the question asks for one, for a name where it asks who
+MOST_PAGES = 64  # kept cut at once
 _SHOWN_TOGETHER = 2  # tokens that a unit costs beside its text: a line break, an ellipsis
 
-_ASKS_NUMBER = re.compile(
+_ASKS_NUMBER = lazy_pattern(
     r"\bhow (?:many|much|long|old|far|big|large|high|often|fast|tall|deep)\b|\bwhen\b|\b(?:percentage|cost|price)\b"
     r"|\bwhat (?:year|date|percent\w*|share|number|rate|size)\b",
     re.I,
 )
-_ASKS_NAME = re.compile(r"\bwho(?:se|m)?\b|\bwhich (?:company|person|country|city|author)\b|\bwhere\b", re.I)
-_NAME = re.compile(r"(?<=[a-z,;] )[A-Z][a-z]+")
+_ASKS_NAME = lazy_pattern(r"\bwho(?:se|m)?\b|\bwhich (?:company|person|country|city|author)\b|\bwhere\b", re.I)
+_NAME = lazy_pattern(r"(?<=[a-z,;] )[A-Z][a-z]+")
 
 
 @dataclass
@@ -54,7 +57,7 @@ def rank_passages(question: str, page: Page, budget_tokens: int) -> list[Passage
     quote`. A table row brings its table's header. What is left of the budget goes to the surroundings of the best part;
     a page that shares no word with the question yields its beginning.
     """
-    units = _units(page)
+    units = [replace(unit) for unit in units_of(page)]
     if not units:
         return []
     _score(question, page, units)
@@ -73,18 +76,24 @@ def rank_passages(question: str, page: Page, budget_tokens: int) -> list[Passage
     return _merged(page, [units[i] for i in sorted(chosen)])
 
 
-def _units(page: Page) -> list[_Unit]:
+def units_of(page: Page) -> tuple[_Unit, ...]:
+    """What `rank_passages` chooses from, without scores. The same page is cut once while it is remembered."""
+    return _units(page.text, tuple(page.blocks))
+
+
+@lru_cache(maxsize=MOST_PAGES)
+def _units(page_text: str, blocks: tuple[Block, ...]) -> tuple[_Unit, ...]:
     """The page's blocks without its headings, long ones cut between sentences; words of the surroundings mixed in."""
     units: list[_Unit] = []
     headings: dict[int, list[str]] = {}
     above: list[list[str]] = []
-    for block in page.blocks:
+    for block in blocks:
         if block.kind == "heading":
             level = block.level or 1
             headings = {n: w for n, w in headings.items() if n < level} | {level: terms(block.text)}
             continue
         for start, end in _spans(block):
-            text = page.text[start:end]
+            text = page_text[start:end]
             units.append(_Unit(block, start, end, text, terms(text)))
             above.append([word for own in headings.values() for word in own])
     for i, unit in enumerate(units):
@@ -93,7 +102,7 @@ def _units(page: Page) -> list[_Unit]:
         for j in (i - 1, i + 1):
             if 0 <= j < len(units):
                 _mix(unit.bag, units[j].own, NEIGHBOUR_WEIGHT)
-    return units
+    return tuple(units)
 
 
 def _mix(bag: dict[str, float], found: Sequence[str], weight: float) -> None:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from m3.grounding.numbers import Number, same_number
 from m3.months import MONTHS
+from m3.patterns import lazy_pattern
 
 # One entry a kind; the words of one unit stand together, units are parted by "/". Short ones are read as written.
 _KINDS = {
@@ -50,19 +51,19 @@ for _kind, _line in _KINDS.items():
         for _name in _words.split():
             _UNITS[_name] = (_kind, _words.split()[0])
 
-_AFTER = re.compile(r"[\s\u00a0\u202f-]{0,2}(°\s?[CFcf]\b|[$€£¥₹]|[^\W\d_]+)")
-_BEFORE = re.compile(r"([$€£¥₹]|\b(?:USD|EUR|GBP|CHF|INR|JPY|CNY))\s?$")
-_MINUS = re.compile(r"(?:(?:^|[\s(|:=])[-−–]|\b(?:minus|минус|moins|menos)\s|零下)\s?$", re.I)
+_AFTER = lazy_pattern(r"[\s\u00a0\u202f-]{0,2}(°\s?[CFcf]\b|[$€£¥₹]|[^\W\d_]+)")
+_BEFORE = lazy_pattern(r"([$€£¥₹]|\b(?:USD|EUR|GBP|CHF|INR|JPY|CNY))\s?$")
+_MINUS = lazy_pattern(r"(?:(?:^|[\s(|:=])[-−–]|\b(?:minus|минус|moins|menos)\s|零下)\s?$", re.I)
 # A sign is compared only where it cannot be a dash: with a unit of temperature or a percent sign behind the number.
-_SIGNED = re.compile(r"\s?(?:°|%|percent\b|per cent\b|Prozent\b|degrees\b|Grad\b|градус|процент|度)", re.I)
+_SIGNED = lazy_pattern(r"\s?(?:°|%|percent\b|per cent\b|Prozent\b|degrees\b|Grad\b|градус|процент|度)", re.I)
 
 _MONTH = "|".join(sorted(MONTHS, key=len, reverse=True))
-_BY_NAME = re.compile(
+_BY_NAME = lazy_pattern(
     rf"(?<!\w)(?:\d{{1,2}}(?:st|nd|rd|th|\.|er|º)?\s+(?:of\s+|de\s+)?(?P<a>{_MONTH})\b"
     rf"|(?P<b>{_MONTH})\b\.?,?\s+(?:de\s+|del\s+)?\d{{1,4}}(?![\d%]))",
     re.I,
 )
-_BY_NUMBER = re.compile(
+_BY_NUMBER = lazy_pattern(
     r"(?<![\d.])(?:(?:1\d|20)\d\d-(?P<a>\d\d)(?:-\d\d)?(?![\d-])|\d{1,2}\.\s?(?P<b>\d{1,2})\.\s?(?:1\d|20)\d\d(?!\d)"
     r"|(?P<c>\d{1,2})/(?P<d>\d{1,2})/(?:1\d|20)\d\d(?!\d)|(?<!\d)(?P<e>\d{1,2})\s?月)"
 )

@@ -9,11 +9,13 @@ from collections.abc import Sequence
 from difflib import SequenceMatcher
 from functools import lru_cache
 
+from m3.patterns import lazy_pattern
+
 MIN_CHARACTERS, MAX_CHARACTERS = 12, 400  # shorter ones are scare quotes
 MIN_RATIO = 0.92  # of what is quoted, for slips of a letter …
 MIN_RUN = 0.85  # … of which this share stands in one piece
 
-_QUOTED = re.compile(
+_QUOTED = lazy_pattern(
     r"\"([^\"\n]+)\"|“([^“”\n]+)”|„([^„“”\n]+)[“”]|«([^«»\n]+)»|»([^«»\n]+)«|「([^「」\n]+)」|『([^『』\n]+)』"
     r"|(?<!\w)‘((?:[^‘’\n]|’(?=\w))+)’(?!\w)|(?<!\w)‚([^‚‘\n]+)‘"
 )

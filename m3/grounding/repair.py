@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from m3.grounding.claims import Claim, split_claims
 from m3.grounding.tags import TAG, TAG_PATTERN
-from m3.grounding.verify import GroundingReport, Statement, Verifier, verify
+from m3.grounding.verifier import GroundingReport, Statement, Verifier, verify
 from m3.records import Check, Page, Verdict
 
 MOST_ITEMS = 20  # sentences in one repair call

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from m3.grounding.tags import TAG_PATTERN
+from m3.patterns import lazy_pattern
 
 # A full stop after these never ends a sentence …
 _NEVER = frozenset(
@@ -26,10 +27,10 @@ _OPENERS = frozenset(
 )
 _MONTHS_DE = frozenset("januar februar märz april mai juni juli august september oktober november dezember".split())
 
-_END = re.compile(r"([.!?…]+|[。！？]+)([\"'”’»)\]」』）*_]*)")
-_TAGS_AFTER = re.compile(rf"(?:\s*(?:{TAG_PATTERN}))+[.。]?", re.I)
-_NEXT = re.compile(r"\s*[\"'“‘«(\[*_「『（]*(\S)")
-_WORD_BEFORE = re.compile(r"(\S+)$")
+_END = lazy_pattern(r"([.!?…]+|[。！？]+)([\"'”’»)\]」』）*_]*)")
+_TAGS_AFTER = lazy_pattern(rf"(?:\s*(?:{TAG_PATTERN}))+[.。]?", re.I)
+_NEXT = lazy_pattern(r"\s*[\"'“‘«(\[*_「『（]*(\S)")
+_WORD_BEFORE = lazy_pattern(r"(\S+)$")
 
 
 def split_sentences(text: str) -> list[tuple[int, int]]:

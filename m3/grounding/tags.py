@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Container
 
+from m3.patterns import lazy_pattern
+
 # What models write for "source" when they answer in another language; `#` and `:` are common slips.
 _WORD = r"(?:sources?|src|quellen?|fuentes?|fontes?|fonti|fonte|источники?|ист|来源|來源|资料|資料|出典)"
 # Every piece takes a character that is no digit, so that a text can be read in one way only: time stays linear.
@@ -12,14 +14,14 @@ _BETWEEN = rf"(?:[\s,;:&+/#№、–-]|and\b|und\b|et\b|y\b|и\b|和|与|{_WORD}
 _NUMBERS = rf"\d{{1,18}}(?!\d)(?:{_BETWEEN}{{1,10}}\d{{1,18}}(?!\d))*"
 # A page, a section or the title of the source behind its number says nothing that the number does not.
 _MORE = r"(?:\s*[,:;|–—-]\s*(?=[^\W\d]|[§“\"'])[^\[\]\n]{1,80})?"
-_HEAD = re.compile(rf"\D*({_NUMBERS})", re.I)
+_HEAD = lazy_pattern(rf"\D*({_NUMBERS})", re.I)
 TAG_PATTERN = (
     rf"\\?\[\s*{_WORD}[\s_.:#№]*(?:{_NUMBERS}){_MORE}\s*\\?\]"
     rf"|[(（]\s*{_WORD}[\s_.:#№]*(?:{_NUMBERS})\s*[)）]"
     rf"|【\s*(?:{_WORD}[\s_.:#№]*)?(?:{_NUMBERS})(?:†[^】]{{0,60}})?\s*】"
 )
-TAG = re.compile(TAG_PATTERN, re.I)
-_BARE = re.compile(r"(?<![\w\]])(?:\[\d{1,3}(?:\s*[,;–-]\s*\d{1,3})*\])+(?!\()")
+TAG = lazy_pattern(TAG_PATTERN, re.I)
+_BARE = lazy_pattern(r"(?<![\w\]])(?:\[\d{1,3}(?:\s*[,;–-]\s*\d{1,3})*\])+(?!\()")
 MOST_IN_A_RANGE = 10
 
 

@@ -15,6 +15,7 @@ from itertools import islice
 from typing import Any
 
 from m3.lenient_json import Arguments, Budget, Unreadable, read_call, read_json
+from m3.patterns import lazy_pattern
 from m3.react_parser.labels import marks
 from m3.react_parser.table import Fault, Tool, key_of, resolve, unknown
 
@@ -34,14 +35,14 @@ class Call:
 
 # --- harmony (gpt-oss)
 
-_HARMONY = re.compile(
+_HARMONY = lazy_pattern(
     r"<\|(?:channel|start|message)\|>|\Aanalysis(?=[A-Z\s])|\A(?:assistant)?(?:commentary|final)[ \t]"
     r"|\Ato=functions\.|assistantcommentary[ \t]{1,4}to="
 )
-_HARMONY_MESSAGE = re.compile(r"<\|message\|>")
-_HARMONY_END = re.compile(r"<\|(?:end|call|return|start)\|>")
-_RECIPIENT = re.compile(r"\bto=([\w.:-]{1,80})")
-_BARE_TURN = re.compile(r"(?:\A|assistant)(analysis|commentary|final)(?=[A-Z\s{<\"'*#-]|\Z)")
+_HARMONY_MESSAGE = lazy_pattern(r"<\|message\|>")
+_HARMONY_END = lazy_pattern(r"<\|(?:end|call|return|start)\|>")
+_RECIPIENT = lazy_pattern(r"\bto=([\w.:-]{1,80})")
+_BARE_TURN = lazy_pattern(r"(?:\A|assistant)(analysis|commentary|final)(?=[A-Z\s{<\"'*#-]|\Z)")
 
 
 @dataclass(frozen=True)
@@ -195,16 +196,16 @@ def by_arguments(value: Any, tools: Sequence[Tool]) -> Tool | None:
 # --- tags, markers, calls
 
 _NAME = r"[\"'`]?(?P<name>[^\W\d][\w.:/-]{0,80})[\"'`]?"
-_TAGGED = re.compile(
+_TAGGED = lazy_pattern(
     r"<\|?(?:\w{1,20}[|:]){0,2}(?:function|invoke|tool|tool_call|call)"
     rf"(?:\s{{0,4}}=\s{{0,4}}|\s{{1,8}}(?:name|tool)\s{{0,4}}=\s{{0,4}}|\(|/){_NAME}"
 )
-_MARKED = re.compile(
+_MARKED = lazy_pattern(
     r"(?:\[TOOL_CALLS\]|<\|tool_call_begin\|>|<\|tool_call(?:_start)?\|?>|<(?:\w{1,12}:)?tool_call>|<\|tool_sep\|>"
     r"|<\|python_tag\|>|<start_function_call>|✿FUNCTION✿:|<tool_name>|<tool>|\bcommentary\s+to=)\s{0,8}"
     rf"(?:call:|function<\|tool_sep\|>)?{_NAME}"
 )
-_OBJECT = re.compile(
+_OBJECT = lazy_pattern(
     r"(?:^[ \t]{0,8}|[>\]`][ \t]{0,8}|<\|[\w|]{1,30}\|?>\s{0,8}|functools|(?:^|\s)json\s{0,4})"
     r"(?=[{\[]\s{0,40}(?:\{|\\?[\"'“‘\w]|&quot;))",
     re.M,
@@ -312,18 +313,18 @@ def _from_tag(text: str, match: re.Match[str], element: bool, tools: Sequence[To
 
 # --- the arguments behind a name
 
-_BETWEEN = re.compile(
+_BETWEEN = lazy_pattern(
     r"(?:[\s>:,=)\"'`]|\]\s{0,4}(?=\s|[<{(])|\[ARGS\]|\[CALL_ID\][\w-]{0,40}|<\|[\w|]{1,40}\|?>|</tool_name>|</tool>"
     r"|<(?:arguments|args|parameters|params|input|tool_input)>|✿ARGS✿:?|(?:json|python|arguments?|args|parameters)(?=\s{0,4}[{:\n]))*"
 )
-_PARAMETER = re.compile(
+_PARAMETER = lazy_pattern(
     r"<\|?(?:\w{1,20}[|:]){0,2}(?:parameter|param|arg|argument)(?:\s{0,4}=\s{0,4}|\s{1,8}name\s{0,4}=\s{0,4})"
     r"[\"']?(?P<key>[\w-]{1,60})[\"']?[^<>\n]{0,80}>(?P<value>[^<]*(?:<(?!/|\|?\w{0,20}[|:]?(?:parameter|param|arg)\b)[^<]*)*)(?P<close><?)"
 )
-_KEY_VALUE = re.compile(
+_KEY_VALUE = lazy_pattern(
     r"<arg_key>\s{0,8}(?P<key>[^<>]{1,60}?)\s{0,8}</arg_key>\s{0,8}<arg_value>(?P<value>[^<]*)(?P<close><?)"
 )
-_CHILD = re.compile(r"<(?P<key>[^\W\d][\w-]{0,40})>(?P<value>[^<]*)(?P<close><?)")
+_CHILD = lazy_pattern(r"<(?P<key>[^\W\d][\w-]{0,40})>(?P<value>[^<]*)(?P<close><?)")
 
 
 def read_inputs(text: str, at: int, tool: Tool, budget: Budget) -> Call | None:

@@ -8,19 +8,20 @@ from itertools import takewhile
 from typing import Any
 
 from m3.lenient_json import Budget, Reading, Unreadable, read_call, read_json, read_members
+from m3.patterns import lazy_pattern
 from m3.react_parser.dialects import Call, call_arguments, named_call, native_call, read_inputs
 from m3.react_parser.table import Fault, Tool, is_blank, key_of
 
-_FENCE = re.compile(r"(?:`{3,8}|~{3,8})\$?\w{1,20}(?=[ \t]*(?:\n|\Z)|[ \t]*[{\[])|`{1,8}|~{3,8}")
-_GAP = re.compile(r"[\s*]*")
-_JSON_WORD = re.compile(r"(?:json|python|dict|tool_code)\s{0,4}(?=[{\[])", re.I)
-_STUTTER = re.compile(r"\*{0,2}(?:Action|Tool)[ _]?Input\*{0,2}[ \t]?[:：]\*{0,2}", re.I)
-_INLINE_LABEL = re.compile(r"[ \t](?:Observation|Thought|Final Answer|Action)[ \t]?:")
-_INLINE_GAP = re.compile(r"[ \t:,\"'`*|-]*")
-_URL_LINE = re.compile(r"<?(?:https?://\S+|R\d{1,4}(?:[ ,]+R\d{1,4}){0,8})>?", re.I)
-_LISTED = re.compile(r"\s*(?P<bullet>[-*•]\s+|\d{1,2}[.)]\s+)?(?P<item><?https?://[^\s,]+|R\d{1,4})[,\s]*", re.I)
-_MEMBER = re.compile(r"(?:- )?[\"'“]?(?P<key>[^\W\d][\w-]{0,40})[\"'”]?[ \t]{0,4}(?:[:=]|=>)(?!//)")
-_NEXT_MEMBER = re.compile(r",\s{0,8}([^\W\d]\w{0,40})\s{0,4}[:=]")
+_FENCE = lazy_pattern(r"(?:`{3,8}|~{3,8})\$?\w{1,20}(?=[ \t]*(?:\n|\Z)|[ \t]*[{\[])|`{1,8}|~{3,8}")
+_GAP = lazy_pattern(r"[\s*]*")
+_JSON_WORD = lazy_pattern(r"(?:json|python|dict|tool_code)\s{0,4}(?=[{\[])", re.I)
+_STUTTER = lazy_pattern(r"\*{0,2}(?:Action|Tool)[ _]?Input\*{0,2}[ \t]?[:：]\*{0,2}", re.I)
+_INLINE_LABEL = lazy_pattern(r"[ \t](?:Observation|Thought|Final Answer|Action)[ \t]?:")
+_INLINE_GAP = lazy_pattern(r"[ \t:,\"'`*|-]*")
+_URL_LINE = lazy_pattern(r"<?(?:https?://\S+|R\d{1,4}(?:[ ,]+R\d{1,4}){0,8})>?", re.I)
+_LISTED = lazy_pattern(r"\s*(?P<bullet>[-*•]\s+|\d{1,2}[.)]\s+)?(?P<item><?https?://[^\s,]+|R\d{1,4})[,\s]*", re.I)
+_MEMBER = lazy_pattern(r"(?:- )?[\"'“]?(?P<key>[^\W\d][\w-]{0,40})[\"'”]?[ \t]{0,4}(?:[:=]|=>)(?!//)")
+_NEXT_MEMBER = lazy_pattern(r",\s{0,8}([^\W\d]\w{0,40})\s{0,4}[:=]")
 _EMPTY_WORDS = frozenset({"", "none", "null", "nil", "n/a", "na"})
 
 

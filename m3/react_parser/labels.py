@@ -9,16 +9,18 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
+from m3.patterns import lazy_pattern
+
 Kind = Literal["thought", "action", "input", "observation", "final", "other"]
 
 # --- normalisation
 
-_INVISIBLE = re.compile("[\u200b\u2060\ufeff\u00ad\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_INVISIBLE = lazy_pattern("[\u200b\u2060\ufeff\u00ad\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 # Joiners shape Persian, Indic scripts and emoji; beside ASCII they are noise.
-_JOINER = re.compile("(?<![^\x00-\x7f])[\u200c\u200d]|[\u200c\u200d](?![^\x00-\x7f])")
+_JOINER = lazy_pattern("(?<![^\x00-\x7f])[\u200c\u200d]|[\u200c\u200d](?![^\x00-\x7f])")
 _SPACES = dict.fromkeys([0xA0, 0x1680, *range(0x2000, 0x200B), 0x202F, 0x205F, 0x3000], " ")
 _TABLE = {**_SPACES, 0x2010: "-", 0x2011: "-", 0x2028: "\n", 0x2029: "\n", 0x85: "\n", 0x0B: "\n", 0x0C: "\n", 0x00: ""}
-_END_TOKEN = re.compile(
+_END_TOKEN = lazy_pattern(
     r"(?:<\|(?:im_end|eot_id|eom_id|end|endoftext|return|end_of_text|end_of_sentence)\|>|</s>|<eos>|<end_of_turn>|\[/INST\])\Z",
     re.I,
 )
@@ -44,12 +46,12 @@ def normalise(text: str) -> str:
 # --- reasoning blocks
 
 _THINK_NAMES = r"think(?:ing)?|reason(?:ing)?|analysis|reflection|scratchpad|seed:think|antml:thinking|monologue"
-_OPEN = re.compile(
+_OPEN = lazy_pattern(
     rf"^[ \t]{{0,20}}(?:thought:[ \t]{{0,8}})?(?:<\|?(?:{_THINK_NAMES})\|?>"
     r"|\[THINK\]|◁think▷|<\|begin_of_thought\|>)",
     re.I | re.M,
 )
-_CLOSE = re.compile(rf"</\|?(?:{_THINK_NAMES})\|?>|\[/THINK\]|◁/think▷|<\|end_of_thought\|>", re.I)
+_CLOSE = lazy_pattern(rf"</\|?(?:{_THINK_NAMES})\|?>|\[/THINK\]|◁/think▷|<\|end_of_thought\|>", re.I)
 
 
 @dataclass(frozen=True)
@@ -137,7 +139,7 @@ _WEAK = {
 # Decoration may stand around a label: Markdown, quotation bars, list numbers, an angle bracket, an emoji. The label
 # begins with a letter and the decoration holds none, so the match never backtracks far. A broken bar is no decoration:
 # it is what stands before a label that a page imitated (m3/untrusted.py).
-_LABEL = re.compile(
+_LABEL = lazy_pattern(
     r"^[^\w\n{}\"'“”:：¦]{0,16}(?:\d{1,2}[.)][^\w\n{}\"'“”:：¦]{0,8})?"
     r"_{0,3}(?P<label>[^\W\d_][^\n{}\[\]()<>\"“”:：=*`#]{0,40}?)"
     r"[^\w\n{}\"'“”:：=\[(]{0,6}(?:[(\[#]?\d{1,3}[)\]]?[^\w\n{}\"'“”:：=\[(]{0,6})?"
@@ -166,24 +168,24 @@ def marks(text: str, at: int = 0) -> Iterator[Mark]:
 
 # --- labels written in other ways, brought into the usual form
 
-_XML_LABEL = re.compile(
+_XML_LABEL = lazy_pattern(
     r"<(?P<close>/?)(?P<label>thoughts?|action(?:[ _-]?name)?|(?:action|tool)[ _-]?input|final[ _-]?answer|observation)"
     r"[ \t]{0,4}>",
     re.I,
 )
-_HEADING = re.compile(
+_HEADING = lazy_pattern(
     r"^[ \t]{0,8}(?=[#*_])(?:#{1,6}[ \t]{0,4}(?:\*{1,3}|_{2})?|\*{1,3}|_{2})(?:\d{1,2}[.)][ \t]{0,4})?"
     r"(?P<label>[^\W\d_][\w '-]{0,40}?)[ \t]{0,4}(?:\d{1,3}[ \t]{0,4})?(?:\*{1,3}|_{2})?[ \t]{0,8}$",
     re.M,
 )
-_NO_COLON = re.compile(
+_NO_COLON = lazy_pattern(
     r"^[ \t>*-]{0,8}(?P<label>Action)\*{0,2}[ \t]{1,4}(?=[\w.]{1,40}[ \t]*\n)"
     r"|^[ \t>*-]{0,8}(?P<input>Action[ _]?Input)\*{0,2}[ \t]{1,4}(?=[{\"`\[])",
     re.M,
 )
-_BREAKS = re.compile(r"<br[ ]?/?>\s?|\\n(?=[ \t]{0,8}(?:\*{2})?(?:Thought|Action|Observation|Final Answer))", re.I)
-_QUOTED = re.compile(r"\A[\"'“](?=\s{0,4}\*{0,2}(?:Thought|Action))|[\"'”]\Z")
-_INLINE = re.compile(
+_BREAKS = lazy_pattern(r"<br[ ]?/?>\s?|\\n(?=[ \t]{0,8}(?:\*{2})?(?:Thought|Action|Observation|Final Answer))", re.I)
+_QUOTED = lazy_pattern(r"\A[\"'“](?=\s{0,4}\*{0,2}(?:Thought|Action))|[\"'”]\Z")
+_INLINE = lazy_pattern(
     r"(?<=\S)[ \t]{1,8}(?:\*{2})?(?P<label>Action)(?:\*{2})?[ \t]?:(?:\*{2})?[ \t]{0,8}"
     r"(?P<name>[^\n:{}]{1,60}?)[\s,;.|*]{1,12}Action[ _]?Input(?:\*{2})?[ \t]?:"
 )
@@ -216,8 +218,8 @@ def rewritten(text: str) -> str | None:
     return None
 
 
-_TOKENS = re.compile(r"<\|[^<>|\n]{0,40}\|?>|</?\w{1,20}\|>")
-_FENCES = re.compile(r"`{3,}\w{0,20}|~{3,}")
+_TOKENS = lazy_pattern(r"<\|[^<>|\n]{0,40}\|?>|</?\w{1,20}\|>")
+_FENCES = lazy_pattern(r"`{3,}\w{0,20}|~{3,}")
 
 
 def plain_thought(text: str) -> str:
@@ -234,4 +236,4 @@ def plain_thought(text: str) -> str:
 
 
 MAX_THOUGHT = 8_000
-_STUTTER = re.compile(r"[^\w\n]{0,8}(?:thought|thinking)s?[^\w\n]{0,8}[:：]", re.I)
+_STUTTER = lazy_pattern(r"[^\w\n]{0,8}(?:thought|thinking)s?[^\w\n]{0,8}[:：]", re.I)

@@ -10,6 +10,7 @@ from itertools import islice
 from typing import Any
 
 from m3.lenient_json import Budget, Unreadable, read_json
+from m3.patterns import lazy_pattern
 from m3.react_parser.dialects import Call, Message, by_arguments, harmony, named_call, native_call
 from m3.react_parser.inputs import Inputs, unfenced
 from m3.react_parser.labels import Mark, marks, normalise, plain_thought, rewritten, split_reasoning
@@ -63,30 +64,30 @@ def canonical_turn(step: ParsedStep) -> str:
 
 
 # Characters that normalising would change, escaped so that a canonical turn reads back as it was.
-_UNSAFE = re.compile(
+_UNSAFE = lazy_pattern(
     "[\x7f-\xa0\xad\u1680\u2000-\u200f\u2010\u2011\u2028-\u202f\u205f-\u206f\u3000\ufeff\ud800-\udfff]|｜"
 )
-_NOTHING = re.compile(
+_NOTHING = lazy_pattern(
     r"\W*(?:none|n\s*/\s*a|na|null|nil|nothing|no (?:further |more )?(?:action|tool)s?)\b|\W*\Z", re.I
 )
-_ANSWER_TAG = re.compile(r"\s*<(?:final_?)?answer>", re.I)
-_ANSWER_TAG_END = re.compile(r"</(?:final_?)?answer>\s*\Z", re.I)
-_FINAL_NAME = re.compile(r"\W*final[ _-]?(?:answer|response)\b", re.I)
-_PLAIN_NAME = re.compile(r"[\W_]*[\w.:/-]+(?:[ -](?:tool|action|function))?[\W_]*", re.I)
-_LEADING_NAME = re.compile(r"[\s\"'`*\[]*([^\W\d][\w.:/-]{0,80}?)[\"'`*]*(?=[(\[{]|:?[ \t]|:?$|[,;(])")
-_LIST_ITEM = re.compile(r"[\s`*]{0,8}(?:\d{1,2}[.)]|(?:tool|name)\s?[:=])\s{1,4}", re.I)
+_ANSWER_TAG = lazy_pattern(r"\s*<(?:final_?)?answer>", re.I)
+_ANSWER_TAG_END = lazy_pattern(r"</(?:final_?)?answer>\s*\Z", re.I)
+_FINAL_NAME = lazy_pattern(r"\W*final[ _-]?(?:answer|response)\b", re.I)
+_PLAIN_NAME = lazy_pattern(r"[\W_]*[\w.:/-]+(?:[ -](?:tool|action|function))?[\W_]*", re.I)
+_LEADING_NAME = lazy_pattern(r"[\s\"'`*\[]*([^\W\d][\w.:/-]{0,80}?)[\"'`*]*(?=[(\[{]|:?[ \t]|:?$|[,;(])")
+_LIST_ITEM = lazy_pattern(r"[\s`*]{0,8}(?:\d{1,2}[.)]|(?:tool|name)\s?[:=])\s{1,4}", re.I)
 _FILLER = frozenset(
     "a an the use using call calling invoke run execute perform do make i i'll will would should need want to let me "
     "us let's now next please we you can tool action function then my first again".split()
 )
 _FINISH_FILLER = _FILLER | set("research report task answer answering with it here and this".split())
-_INPUT_INSIDE = re.compile(
+_INPUT_INSIDE = lazy_pattern(
     r"[ \t,;|.]{0,8}\*{0,2}\b(?:(?:Action|Tool)[ _]?Input|(?:with )?(?:Input|Args|Arguments|Parameters))"
     r"\*{0,2}[ \t]?[:=]\*{0,2}",
     re.I,
 )
-_OPEN_CALL = re.compile(r"[{\[\s]{1,8}[\"'](?:thought|action|name|tool|function|tool_calls?|type|id)\b", re.I)
-_NO_INPUT = re.compile(r"[\s`*]*(?:\{\s*\}|\(\s*\)|none|null|n/a)?[\s`*]*\Z", re.I)
+_OPEN_CALL = lazy_pattern(r"[{\[\s]{1,8}[\"'](?:thought|action|name|tool|function|tool_calls?|type|id)\b", re.I)
+_NO_INPUT = lazy_pattern(r"[\s`*]*(?:\{\s*\}|\(\s*\)|none|null|n/a)?[\s`*]*\Z", re.I)
 _MAX_NOTED = 400  # labels looked at behind the decision, to name what was dropped
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from m3.lenient_json import Budget, Unreadable, read_json
+from m3.patterns import lazy_pattern
 
 ParseError = Literal["empty", "no_action", "unknown_tool", "missing_input", "bad_args", "truncated"]
 
@@ -76,15 +77,15 @@ class Tool:
 
 # --- what fetch accepts
 
-_SCHEME = re.compile(r"[a-z][a-z0-9+.-]{1,15}://\S*\w", re.I)
-_RESULT = re.compile(r"[\[(]?\s*(?:results?\s*|R)#?\s*(\d{1,4})\s*[\])]?", re.I)
-_NUMBER = re.compile(r"\[?\s*#?(\d{1,4})\s*\]?")
-_LINK = re.compile(r"\[[^\]\n]{0,300}\]\(\s*<?([^\s()<>]+(?:\([^\s()<>]*\)[^\s()<>]*)*)>?(?:\s+\"[^\"\n]*\")?\s*\)")
-_SPLIT = re.compile(r"(?:\s*[,;|]\s*|\s+(?:and\s+|&\s+)?)(?=<?\[?(?:https?://|R\d{1,4}\b))", re.I)
-_FILE = re.compile(
+_SCHEME = lazy_pattern(r"[a-z][a-z0-9+.-]{1,15}://\S*\w", re.I)
+_RESULT = lazy_pattern(r"[\[(]?\s*(?:results?\s*|R)#?\s*(\d{1,4})\s*[\])]?", re.I)
+_NUMBER = lazy_pattern(r"\[?\s*#?(\d{1,4})\s*\]?")
+_LINK = lazy_pattern(r"\[[^\]\n]{0,300}\]\(\s*<?([^\s()<>]+(?:\([^\s()<>]*\)[^\s()<>]*)*)>?(?:\s+\"[^\"\n]*\")?\s*\)")
+_SPLIT = lazy_pattern(r"(?:\s*[,;|]\s*|\s+(?:and\s+|&\s+)?)(?=<?\[?(?:https?://|R\d{1,4}\b))", re.I)
+_FILE = lazy_pattern(
     r"[^\n<>{}\"]{1,200}\.(?:md|txt|html?|pdf|rst|csv|json|docx?)", re.I
 )  # a document of a local folder, spaces allowed
-_ADDRESS = re.compile(r"[^\s<>{}\[\]\"'`,;]{1,2000}")
+_ADDRESS = lazy_pattern(r"[^\s<>{}\[\]\"'`,;]{1,2000}")
 
 
 def _address(text: str) -> str | None:
@@ -233,7 +234,7 @@ _PLACEHOLDERS = frozenset(
 )
 
 
-_NO_VALUE = re.compile(r"<[\w -]{1,40}>|\(?(?:no (?:input|arguments?|parameters?)(?: \w{1,12})?|empty)\)?", re.I)
+_NO_VALUE = lazy_pattern(r"<[\w -]{1,40}>|\(?(?:no (?:input|arguments?|parameters?)(?: \w{1,12})?|empty)\)?", re.I)
 
 
 def key_of(key: object) -> str:

@@ -1,0 +1,73 @@
+"""Work that a run will need, done while it waits for the model: modules loaded, the pages just read indexed.
+
+A model takes a second or more for each turn, in which this process has nothing to do. What is done here would be done
+later all the same, on demand; nothing depends on its having been done.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import threading
+from collections import deque
+from collections.abc import Callable
+from functools import partial
+
+from m3.records import Page
+
+# In the order in which a run needs them: a turn is read, the web is asked, pages are read, the report is checked.
+_MODULES = (
+    "m3.react_parser",
+    "requests",
+    "m3.extract.bounded",
+    "m3.grounding",
+    "m3.grounding.verifier",
+    "m3.synthesis",
+)
+_ONLY_FOR_THE_WEB = frozenset({"requests", "m3.extract.bounded"})
+
+
+class Ahead:
+    """A queue of work and at most one thread that works it off. Safe to use from several threads."""
+
+    def __init__(self) -> None:
+        self._work: deque[Callable[[], object]] = deque()
+        self._lock = threading.Lock()
+        self._running = False
+
+    def add_modules(self, *, web: bool) -> None:
+        """Load what reads and checks; with `web` also what asks search engines and reads HTML."""
+        for name in _MODULES:
+            if web or name not in _ONLY_FOR_THE_WEB:
+                self._work.append(partial(importlib.import_module, name))
+
+    def add_page(self, page: Page) -> None:
+        """Index a page that was read: the report's sentences will be compared with it."""
+        self._work.append(partial(_index, page))
+
+    def start(self) -> None:
+        """Begin, in a thread that ends when nothing is left to do."""
+        with self._lock:
+            if self._running or not self._work:
+                return
+            self._running = True
+        threading.Thread(target=self._run, name="m3-ahead", daemon=True).start()
+
+    def _run(self) -> None:
+        while True:
+            with self._lock:
+                if not self._work:
+                    self._running = False
+                    return
+                work = self._work.popleft()
+            # Whatever fails here fails again where it is needed, and is told there.
+            with contextlib.suppress(Exception):
+                work()
+
+
+def _index(page: Page) -> None:
+    from m3.grounding.index import index_page
+    from m3.grounding.passages import units_of
+
+    units_of(page)
+    index_page(page).prepare()
