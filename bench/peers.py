@@ -92,6 +92,9 @@ OFFLINE_RUN = (
 # --- environments ---------------------------------------------------------------------------------------
 
 
+Found = dict[str, "float | str | None"]
+
+
 class NotInstalledError(Exception):
     """A peer that cannot be had here; the message is one line."""
 
@@ -189,20 +192,30 @@ class Bench:
         return self.cpu(python, code)
 
 
-def measure(bench: Bench, name: str, tries: int) -> dict[str, float | str | bool | None]:
-    """All figures of one peer. Raises NotInstalledError."""
+def walks(bench: Bench, names: Sequence[str], tries: int) -> dict[str, list[Figures]]:
+    """The usual walk of each peer so many times, in turn, so that a busy moment of the machine meets all alike."""
+    found: dict[str, list[Figures]] = {name: [] for name in names}
+    for _ in range(tries):
+        for name in names:
+            seen = bench.home / f"modules-{PEERS[name].environment}"
+            usual = Walk(pages_a_step=PEERS[name].pages_a_step)
+            found[name].append(bench.run(PEERS[name], usual, modules=seen))
+    return found
+
+
+def measure(bench: Bench, name: str, runs: Sequence[Figures]) -> Found:
+    """All figures of one peer, with those of its usual walks."""
     peer = PEERS[name]
     python = install(peer)
     usual = Walk(pages_a_step=peer.pages_a_step)
-    seen = bench.home / "modules"
-    runs = [bench.run(peer, usual, modules=seen if name.startswith("m3") else None) for _ in range(tries)]
+    seen = bench.home / f"modules-{peer.environment}"
     eight = bench.run(peer, Walk(reads=8, pages_a_step=peer.pages_a_step))
     careless = bench.run(peer, Walk(pages_a_step=peer.pages_a_step, careless=True))
     down = bench.run(peer, usual, search_down=True)
     one = runs[-1]
     distributions, megabytes, versions = installed(python)
     imports = bench.cpu(python, peer.imports) if peer.imports else bench.modules_cpu(python, seen)
-    found: dict[str, float | str | bool | None] = {
+    found: Found = {
         "version": versions.get(peer.package, ""),
         "wall_s": round(min(run.wall_s for run in runs), 2),
         "own_s": round(min(run.own_s for run in runs), 2),
@@ -233,6 +246,7 @@ def measure(bench: Bench, name: str, tries: int) -> dict[str, float | str | bool
         "import_cpu_s": round(imports, 3),
     }  # fmt: skip
     if name == "m3":
+        seen = bench.home / "modules-offline"
         offline = OFFLINE_RUN.format(root=str(ROOT), seen=str(seen))
         bench.launch([str(python), "-c", offline])
         found["offline_import_cpu_s"] = round(bench.modules_cpu(python, seen), 3)
@@ -249,8 +263,6 @@ def _down(run: Figures) -> str:
 
 
 # --- tables ---------------------------------------------------------------------------------------------
-
-Found = dict[str, "float | str | bool | None"]
 
 
 def targets(found: Mapping[str, Found]) -> list[tuple[str, float, float]]:
@@ -318,13 +330,18 @@ def main() -> int:
     found: dict[str, Found] = {}
     load = os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as home, running(Corpus.load()) as world:
+        bench = Bench(world, Path(home))
+        names = []
         for name in args.peers.split(","):
             if name not in PEERS:
                 parser.error(f"there is no peer {name!r}; there are {', '.join(PEERS)}")
             try:
-                found[name] = measure(Bench(world, Path(home)), name, args.tries)
+                install(PEERS[name])
+                names.append(name)
             except NotInstalledError as problem:
                 print(f"{name}: not installed here: {problem}", file=sys.stderr)
+        for name, runs in walks(bench, names, args.tries).items():
+            found[name] = measure(bench, name, runs)
     if args.json:
         figures = {f"{name}.{key}": value for name, own in found.items() for key, value in own.items()}
         print(json.dumps({**figures, "load_before": round(load, 2), "load_after": round(os.getloadavg()[0], 2)}))

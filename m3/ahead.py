@@ -40,6 +40,7 @@ class Ahead:
         for name in _MODULES:
             if web or name not in _ONLY_FOR_THE_WEB:
                 self._work.append(partial(importlib.import_module, name))
+        self._work.append(partial(_rehearse, web))
 
     def add_page(self, page: Page) -> None:
         """Index a page that was read: the report's sentences will be compared with it."""
@@ -63,6 +64,23 @@ class Ahead:
             # Whatever fails here fails again where it is needed, and is told there.
             with contextlib.suppress(Exception):
                 work()
+
+
+_SAMPLE = """<html><head><title>A page</title></head><body><article><h1>A page</h1><p>By Jane Doe, 3 May 2024. In 2023
+about 20 of them rose, said “the whole of it”; <a href="/x">others</a> fell.</p></article></body></html>"""
+
+
+def _rehearse(web: bool) -> None:
+    """Read, rank and check a tiny page once: most patterns are compiled at their first use."""
+    from m3.extract import ContentExtractor
+    from m3.grounding import rank_passages, render_passages, verify
+    from m3.records import page_from_parts
+    from m3.untrusted import neutralise
+
+    url = "https://example.org/page"
+    page = ContentExtractor().extract(_SAMPLE, url) if web else page_from_parts(url, [("paragraph", "It rose by 20.")])
+    neutralise(render_passages(page, rank_passages("What rose?", page, 100)))
+    verify("In 2023 about 20 of them fell, said “the whole of it”. [Source 1]", {1: page})
 
 
 def _index(page: Page) -> None:

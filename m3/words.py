@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Collection, Sequence
 from functools import lru_cache
 from threading import Lock
 from typing import Any
@@ -56,10 +57,27 @@ def words(text: str) -> list[str]:
     return found
 
 
-def terms(text: str) -> list[str]:
-    """The stems that carry meaning: no stop words, no single letters, numbers kept."""
+def telling_words(text: str) -> list[str]:
+    """The words that carry meaning, as they are written: no stop words, no single letters, numbers kept."""
     kept = (word for word in words(text) if word not in STOP_WORDS)
-    return [stem(word) for word in kept if len(word) > 1 or word.isdigit() or not word.isascii()]
+    return [word for word in kept if len(word) > 1 or word.isdigit() or not word.isascii()]
+
+
+def terms(text: str) -> list[str]:
+    """The stems of the words that carry meaning."""
+    return [stem(word) for word in telling_words(text)]
+
+
+def stems_like(found: Sequence[str], wanted: Collection[str]) -> list[str]:
+    """Each word's stem where it could be one of the `wanted` stems, else the word itself, which is none of them.
+
+    A stemmer is slow, and hardly any word of a page stands in a question. It never changes a word's first two letters,
+    but for *lying* and its like in English and ё in Russian, which becomes е.
+    """
+    beginnings = tuple({known[:2] for known in wanted})
+    return [
+        stem(word) if word.replace("ё", "е").startswith(beginnings) or word[1:] == "ying" else word for word in found
+    ]
 
 
 def without_accents(text: str) -> str:

@@ -163,6 +163,17 @@ class Document:
     def all_meta(self, name: str) -> list[str]:
         return [content for found, content in self.metas if found == name and content]
 
+    def release(self) -> None:
+        """Take the tree apart, so that its memory is free at once: its nodes point at each other in circles."""
+        stack: list[Any] = [self.body.parent or self.body]
+        while stack:
+            node = stack.pop()
+            if isinstance(node, Tag):
+                stack += node.contents
+                node.contents = []
+            node.parent = node.next_element = node.previous_element = None
+            node.next_sibling = node.previous_sibling = None
+
 
 class _LexborTreeBuilder(HTMLTreeBuilder):
     """Feeds BeautifulSoup from a Lexbor tree."""

@@ -38,6 +38,7 @@ def extract_page(html: str, url: str) -> Page:
         if note:
             notes.append(note)
     links = _links(container, urljoin(url, document.base) if document.base else url)
+    document.release()
     return page_from_parts(url, parts, kind=kind, links=links, notes=tuple(notes), **meta)
 
 

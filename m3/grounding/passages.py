@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from m3.grounding.sentences import split_sentences
 from m3.patterns import lazy_pattern
 from m3.records import Block, Page, Passage
-from m3.words import estimate_tokens, stem, terms, words
+from m3.words import estimate_tokens, stem, stems_like, telling_words, terms, words
 
 K1, B = 1.2, 0.75  # the usual BM25 constants (Robertson and Zaragoza 2009)
 UNIT_TOKENS = 70  # a longer block is offered in runs of whole sentences of about this size
@@ -35,15 +35,15 @@ _NAME = lazy_pattern(r"(?<=[a-z,;] )[A-Z][a-z]+")
 
 @dataclass
 class _Unit:
-    """A span of one block that is shown or left out as a whole, with the words that speak for it."""
+    """A span of one block that is shown or left out as a whole."""
 
     block: Block
     start: int
     end: int
     text: str
-    own: list[str] = field(default_factory=list)  # stems, in order
-    bag: dict[str, float] = field(default_factory=dict)  # weighted counts: own words, headings, neighbours
-    score: float = 0.0
+    words: list[str]  # that carry meaning, in order
+    above: list[str]  # those of the headings above
+    score: float = 0.0  # for the question at hand
 
     @property
     def cost(self) -> int:
@@ -60,7 +60,7 @@ def rank_passages(question: str, page: Page, budget_tokens: int) -> list[Passage
     units = [replace(unit) for unit in units_of(page)]
     if not units:
         return []
-    _score(question, page, units)
+    _score(question, units)
     chosen: set[int] = set()
     left = budget_tokens
     best = max(range(len(units)), key=lambda i: (units[i].score, -i))
@@ -83,30 +83,23 @@ def units_of(page: Page) -> tuple[_Unit, ...]:
 
 @lru_cache(maxsize=MOST_PAGES)
 def _units(page_text: str, blocks: tuple[Block, ...]) -> tuple[_Unit, ...]:
-    """The page's blocks without its headings, long ones cut between sentences; words of the surroundings mixed in."""
+    """The page's blocks without its headings, long ones cut between sentences."""
     units: list[_Unit] = []
     headings: dict[int, list[str]] = {}
-    above: list[list[str]] = []
     for block in blocks:
         if block.kind == "heading":
             level = block.level or 1
-            headings = {n: w for n, w in headings.items() if n < level} | {level: terms(block.text)}
+            headings = {n: w for n, w in headings.items() if n < level} | {level: telling_words(block.text)}
             continue
         for start, end in _spans(block):
             text = page_text[start:end]
-            units.append(_Unit(block, start, end, text, terms(text)))
-            above.append([word for own in headings.values() for word in own])
-    for i, unit in enumerate(units):
-        unit.bag = dict(Counter(unit.own))
-        _mix(unit.bag, above[i], HEADING_WEIGHT)
-        for j in (i - 1, i + 1):
-            if 0 <= j < len(units):
-                _mix(unit.bag, units[j].own, NEIGHBOUR_WEIGHT)
+            above = [word for own in headings.values() for word in own]
+            units.append(_Unit(block, start, end, text, telling_words(text), above))
     return tuple(units)
 
 
-def _mix(bag: dict[str, float], found: Sequence[str], weight: float) -> None:
-    for word in set(found):
+def _mix(bag: dict[str, float], found: Collection[str], weight: float) -> None:
+    for word in found:
         bag[word] = bag.get(word, 0.0) + weight
 
 
@@ -124,21 +117,27 @@ def _spans(block: Block) -> list[tuple[int, int]]:
     return spans or [(block.start, block.end)]
 
 
-def _score(question: str, page: Page, units: list[_Unit]) -> None:
+def _score(question: str, units: list[_Unit]) -> None:
+    """Set each unit's score: its own words, and weaker those of the headings above it and of its neighbours."""
     weights = _question_weights(question)
     asked = terms(question)
     pairs = {pair for pair in zip(asked, asked[1:], strict=False) if pair[0] != pair[1]}
     count = len(units)
-    average = sum(len(unit.own) for unit in units) / count or 1.0
-    frequency = Counter(word for unit in units for word in set(unit.own) if word in weights)
+    average = sum(len(unit.words) for unit in units) / count or 1.0
+    stems = [stems_like(unit.words, weights) for unit in units]
+    held = [set(own) & weights.keys() for own in stems]
+    frequency = Counter(word for words_held in held for word in words_held)
     rarity = {w: math.log(1 + (count - frequency[w] + 0.5) / (frequency[w] + 0.5)) for w in weights}
     numbers, names = _ASKS_NUMBER.search(question), _ASKS_NAME.search(question)
-    for unit in units:
-        length = K1 * (1 - B + B * len(unit.own) / average)
-        score = sum(
-            weights[w] * rarity[w] * tf * (K1 + 1) / (tf + length) for w, tf in unit.bag.items() if w in weights
-        )
-        beside = set(zip(unit.own, unit.own[1:], strict=False)) & pairs
+    for i, (unit, own) in enumerate(zip(units, stems, strict=True)):
+        bag: dict[str, float] = dict(Counter(word for word in own if word in weights))
+        _mix(bag, set(stems_like(unit.above, weights)) & weights.keys(), HEADING_WEIGHT)
+        for j in (i - 1, i + 1):
+            if 0 <= j < count:
+                _mix(bag, held[j], NEIGHBOUR_WEIGHT)
+        length = K1 * (1 - B + B * len(unit.words) / average)
+        score = sum(weights[w] * rarity[w] * bag[w] * (K1 + 1) / (bag[w] + length) for w in weights if w in bag)
+        beside = set(zip(own, own[1:], strict=False)) & pairs
         score += PAIR_BONUS * sum(rarity[a] + rarity[b] for a, b in beside)
         if numbers and any(c.isdigit() for c in unit.text) or names and _NAME.search(unit.text):
             score *= 1 + KIND_BONUS
