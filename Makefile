@@ -72,8 +72,8 @@ lint: $(VENV)/.dev ## ruff, mypy, shellcheck and hadolint
 	$(VENV)/bin/shellcheck entrypoint.sh .ci/run
 	$(VENV)/bin/hadolint Dockerfile
 
-bench: $(VENV)/.dev ## run every bench
-	@for bench in bench/*.py; do echo "== $$bench"; $(PY) "$$bench" || exit 1; done
+bench: $(VENV)/.dev ## run every bench and write bench/RESULTS.md (half an hour)
+	$(PY) bench/run_all.py
 
 samples: $(VENV)/.run ## make the sample runs anew
 	$(PY) samples/make_samples.py
