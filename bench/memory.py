@@ -27,8 +27,9 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
+from m3.questions import question_stems  # noqa: E402
 from m3.report import FinalOutput  # noqa: E402
-from m3.sessions import PastResearch, PastSource, new_id, question_stems, to_json  # noqa: E402
+from m3.sessions import PastResearch, PastSource, new_id, to_json  # noqa: E402
 from memory_integration import LocalMemory, LongTermMemory  # noqa: E402
 from tests.upstash_server import TOKEN, Resp, UpstashServer, encoded, upstash_server  # noqa: E402
 

@@ -15,9 +15,11 @@ import logging
 import secrets
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from datetime import datetime
 from typing import Any, Protocol, TypeVar
 
+from m3.questions import lookup_stems, question_stems
 from m3.recall import CANDIDATES, length_weight, ranking_stems, related
 from m3.records import RunControl
 from m3.sessions import (
@@ -25,7 +27,6 @@ from m3.sessions import (
     PastResearch,
     StoreResult,
     from_json,
-    question_stems,
     session_of,
     to_card,
     to_json,
@@ -175,7 +176,7 @@ class LongTermMemory:
 
     def _recall(self, query: str, limit: int, control: RunControl) -> list[PastResearch]:
         assert self._rest is not None
-        stems = question_stems(query)
+        stems = lookup_stems(query)
         if not stems or limit < 1:
             return []
         total, counts = self._rest.pipeline([["ZCARD", self._key("ids")], ["HMGET", self._key("df"), *stems]], control)
@@ -323,7 +324,8 @@ class LongTermMemory:
         done = 0
         for group in _batches(ids, BATCH // 5):
             for session in self._read(group, control):
-                self._rest.multi_exec(self._index_commands(session), control)
+                anew = replace(session, stems=question_stems(session.query))
+                self._rest.multi_exec(self.save_commands(anew), control)
                 done += 1
         return done
 

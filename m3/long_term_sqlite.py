@@ -12,13 +12,15 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from m3.questions import lookup_stems, question_stems
 from m3.recall import CANDIDATES, length_weight, ranking_stems, related
 from m3.records import RunControl
-from m3.sessions import PastResearch, StoreResult, from_json, question_stems, session_of, to_json
+from m3.sessions import PastResearch, StoreResult, from_json, session_of, to_json
 from m3.untrusted import safe_line
 
 if TYPE_CHECKING:
@@ -151,7 +153,7 @@ class LocalMemory:
 
     def retrieve_related(self, query: str, limit: int = 3, *, control: RunControl | None = None) -> list[PastResearch]:
         """Earlier runs on related questions, best first; empty when none is related, or none can be had in 2 s."""
-        stems = question_stems(query)
+        stems = lookup_stems(query)
         if not stems or limit < 1:
             return []
         return self._read(lambda db: self._recall(db, query, stems, limit), [], control)
@@ -232,8 +234,10 @@ class LocalMemory:
             for n, id, body in db.execute("SELECT n, id, body FROM session").fetchall():
                 session = from_json(body, id)
                 if session is not None:
-                    weight = length_weight(session.stems)
-                    db.executemany("INSERT INTO posting VALUES(?, ?, ?)", [(s, n, weight) for s in session.stems])
+                    anew = replace(session, stems=question_stems(session.query))
+                    weight = length_weight(anew.stems)
+                    db.execute("UPDATE session SET body = ? WHERE n = ?", (to_json(anew), n))
+                    db.executemany("INSERT INTO posting VALUES(?, ?, ?)", [(s, n, weight) for s in anew.stems])
                     done += 1
             db.execute("INSERT INTO frequency SELECT stem, count(*) FROM posting GROUP BY stem")
             return done

@@ -1,29 +1,37 @@
-"""Which earlier questions are related to a new one: pure functions on stems, shared by every store.
+"""Which earlier questions are related to a new one: pure functions on words, shared by every store.
 
 A store brings candidates: the sessions with the highest sum of idf over the rarest stems they share with the
 question, divided by the root of their length (what one ZUNIONSTORE computes). Here they are compared exactly, and
 those below a floor are dropped: some session always shares a word, and a wrong lead costs more than none.
+
+What has to be told apart is the same question in other words from another question on the same subject. So the
+heaviest shared word, which names the subject, counts for little; words that say little about any question count for
+little; and two questions that ask for different things (a price, a cause, a time …) are hardly the same.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from functools import lru_cache
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from m3.sessions import PastResearch, question_stems
-from m3.words import STOP_WORDS, words
+from m3.questions import aspects, content_words, function_words, is_light, question_stems, same_word, stems_of
+from m3.sessions import COMPARED_BYTES, PastResearch, cut_bytes
 
 CANDIDATES = 20
 RANKING_STEMS = 9  # of a question, that choose the candidates; the others only re-rank
 COMMON_LEAST, COMMON_SHARE = 200, 0.02  # a stem in more sessions than both says little and costs much
-# Of the score. On pairs of medical questions with hard negatives (3,043 sessions) plain idf-Jaccard at 0.22 is said to
-# reject nine wrong leads in ten and keep four right ones in five; function words lift such scores by about 0.015. The
-# more sessions, the more of them resemble a question by chance: by the logarithm of their number.
-FLOOR, FLOOR_AT, FLOOR_SLOPE = 0.245, 1_500, 0.12
-FLOOR_LEAST, FLOOR_MOST = 0.163, 0.245
-FUNCTION_WORD_WEIGHT = 0.15  # of a stem's mean weight: "how" and "why" tell questions about one thing apart
+
+# Measured by `bench/recall.py`, which prints what other values would do.
+SUBJECT = 0.6  # of the weight of the heaviest shared word, that proves the subject and not the question
+LIGHT_WEIGHT = 0.5  # of a content word's
+FUNCTION_WORD_WEIGHT = 0.15  # of a content word's: "how" and "why" tell questions about one thing apart
+ASPECT_WEIGHT = 0.5  # of a content word's
+OTHER_ASPECT = 0.5  # factor where both questions tell what they ask, and it is not the same
+# A session is shown from this score on. Where many sessions share the question's words each of these weighs less, and
+# the scores of right and wrong leads fall alike: the floor follows, by a power of the words' mean share of sessions.
+FLOOR, RARE, FALL = 0.33, 0.006, 0.7
+YOUNG = 100  # sessions added to their number, so that one of few is no large share
 ALIKE_PENALTY = 0.5  # of a session that resembles one already chosen: three leads should be three
 
 
@@ -48,10 +56,9 @@ def length_weight(stems: Sequence[str]) -> float:
     return 1.0 / math.sqrt(max(1, len(stems)))
 
 
-def floor(total: int) -> float:
-    """The score below which a session is not shown, in a store of `total` sessions."""
-    wanted = FLOOR + FLOOR_SLOPE * math.log(max(total, 1) / FLOOR_AT)
-    return min(FLOOR_MOST, max(FLOOR_LEAST, wanted))
+def floor(share: float) -> float:
+    """The score from which a session is shown, where the question's words stand in `share` of the sessions each."""
+    return FLOOR * math.pow(RARE / max(share, RARE), FALL)
 
 
 def related(
@@ -59,21 +66,10 @@ def related(
 ) -> list[PastResearch]:
     """The candidates that are related to the question, best first, at most `limit`, each with its score.
 
-    df: sessions that contain each stem of the question; total: sessions in all. The score is the Jaccard index of the
-    two sets of stems, weighted by idf, with function words counted a little. Stems that only a session has weigh as
-    the question's do on average: their rarity says nothing about how near the two are.
+    df: sessions that contain each stem of the question, in any language; total: sessions in all.
     """
-    stems = question_stems(query)
-    if not stems:
-        return []
-    weight = {stem: idf(df.get(stem, 0), total) for stem in stems}
-    mean = math.fsum(weight.values()) / len(weight)
-    least = floor(total)
-    pool = []
-    for candidate in candidates:
-        score = round(_resemblance(query, candidate, weight, mean), 4)
-        if score >= least:
-            pool.append(replace(candidate, score=score))
+    question = Question(query, df, total)
+    pool = [c for c in question.scored(candidates) if c.score >= question.floor]
     chosen: list[PastResearch] = []
     while pool and len(chosen) < limit:
         best = max(pool, key=lambda c: c.score * _newness(c, chosen))
@@ -82,24 +78,75 @@ def related(
     return chosen
 
 
-def _resemblance(query: str, candidate: PastResearch, weight: Mapping[str, float], mean: float) -> float:
-    theirs = set(candidate.stems)
-    shared = math.fsum(w for stem, w in weight.items() if stem in theirs)
-    if not shared:
-        return 0.0
-    union = math.fsum(weight.values()) + mean * len(theirs - weight.keys())
-    a, b = _function_words(query), _function_words(candidate.query)
-    each = FUNCTION_WORD_WEIGHT * mean
-    return (shared + each * len(a & b)) / (union + each * len(a | b))
+@dataclass(frozen=True)
+class Question:
+    """A new question before a store of `total` sessions, of which `df` contain each of its stems."""
+
+    text: str
+    df: Mapping[str, int]
+    total: int
+
+    @property
+    def floor(self) -> float:
+        """The score from which a session is related to this question."""
+        known = [n for n in map(self._df, self._words) if n]
+        share = sum(known) / len(known) / (self.total + YOUNG) if known else 0.0
+        return floor(share)
+
+    def scored(self, candidates: Sequence[PastResearch]) -> Iterator[PastResearch]:
+        """The candidates with their scores: how much of both questions is shared beyond the subject, 0 to 1.
+
+        Words weigh by the root of their idf, which keeps one rare word from outweighing all others. Those that only
+        a session has weigh as the question's do on average: their rarity says nothing about how near the two are.
+        """
+        plain = {word: math.sqrt(idf(self._df(word), self.total)) for word in self._words}
+        if not plain:
+            return
+        mean = math.fsum(plain.values()) / len(plain)
+        weight = {word: w * _heaviness(word) for word, w in plain.items()}
+        for candidate in candidates:
+            yield replace(candidate, score=round(self._score(_compared(candidate), weight, mean), 4))
+
+    def _score(self, text: str, weight: Mapping[str, float], mean: float) -> float:
+        theirs = content_words(text)
+        shared = [w for word, w in weight.items() if any(same_word(word, other) for other in theirs)]
+        if not shared:
+            return 0.0
+        alone = [_heaviness(other) for other in theirs if not any(same_word(word, other) for word in weight)]
+        both, either = math.fsum(shared), math.fsum(weight.values()) + mean * math.fsum(alone)
+        mine, other = aspects(self._compared), aspects(text)
+        sets = [(FUNCTION_WORD_WEIGHT, function_words(self._compared), function_words(text))]
+        if mine and other:
+            sets.append((ASPECT_WEIGHT, mine, other))
+        for each, a, b in sets:
+            both += each * mean * len(a & b)
+            either += each * mean * len(a | b)
+        factor = OTHER_ASPECT if mine and other and mine.isdisjoint(other) else 1.0
+        return factor * max(0.0, both - SUBJECT * max(shared)) / either
+
+    @property
+    def _compared(self) -> str:
+        return cut_bytes(self.text, COMPARED_BYTES)
+
+    @property
+    def _words(self) -> tuple[str, ...]:
+        return content_words(self._compared)
+
+    def _df(self, word: str) -> int:
+        return max(self.df.get(stem, 0) for stem in stems_of(word))
 
 
-@lru_cache(maxsize=4_096)
-def _function_words(text: str) -> frozenset[str]:
-    return frozenset(word for word in words(text) if word in STOP_WORDS)
+def _compared(candidate: PastResearch) -> str:
+    return cut_bytes(candidate.query, COMPARED_BYTES)
+
+
+def _heaviness(word: str) -> float:
+    return LIGHT_WEIGHT if is_light(word) else 1.0
 
 
 def _newness(candidate: PastResearch, chosen: Sequence[PastResearch]) -> float:
     """1 for a session unlike all chosen ones; 0 for the same question again, which comes last."""
-    mine = set(candidate.stems)
-    alike = max((len(mine & set(o.stems)) / (len(mine | set(o.stems)) or 1) for o in chosen), default=0.0)
+    mine = set(question_stems(candidate.query))
+    others = (set(question_stems(other.query)) for other in chosen)
+    alike = max((len(mine & other) / (len(mine | other) or 1) for other in others), default=0.0)
     return 0.0 if alike == 1.0 else 1.0 - ALIKE_PENALTY * alike

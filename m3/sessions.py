@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import logging
-import re
 import secrets
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -14,6 +13,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 import config
+from m3.questions import MAX_STEM, question_stems
 from m3.untrusted import safe_line
 from m3.words import STOP_WORDS, stem, terms, words
 
@@ -22,14 +22,12 @@ MAX_BYTES = 64 * 1024  # of one session as stored
 MAX_SUMMARY_BYTES = 16 * 1024
 MAX_QUERY, MAX_TITLE, MAX_URL = 2_000, 200, 2_000  # characters
 MAX_SOURCES = 50
-MAX_STEMS = 32  # of the question, indexed
-MAX_STEM = 64  # characters of one of them
 MAX_TOPICS = 8
-CARD_BYTES = 720  # of the short form that recall reads: twenty of them stay below 20 KB
+CARD_BYTES = 800  # of the short form that recall reads: twenty of them stay below 20 KB
+COMPARED_BYTES = 400  # of a question: what recall compares, in every store
 CUT = " […]"
 
 _log = logging.getLogger("m3.memory")
-_HIRAGANA = re.compile("[\u3041-\u309f]")
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # base 32 without letters that look like digits; sorts by value
 
 
@@ -48,8 +46,8 @@ class PastSource:
 class PastResearch:
     """An earlier run. `score` is set by recall: idf-weighted overlap with the new question, 0 to 1.
 
-    stored_at: ISO 8601 time, UTC. stems: the indexed stems of the question. From recall, `summary` is only its
-    beginning and `urls` only the first; the store's `get` brings all.
+    stored_at: ISO 8601 time, UTC. stems: the indexed stems of the question. From recall, `query` and `summary` may be
+    only their beginnings and `urls` only the first, without stems; the store's `get` brings all.
     """
 
     id: str
@@ -84,15 +82,6 @@ def new_id(seconds: float) -> str:
     value = int(seconds * 1000)
     head = "".join(_ALPHABET[value >> shift & 31] for shift in range(40, -1, -5))
     return head + "".join(secrets.choice(_ALPHABET) for _ in range(7))
-
-
-def question_stems(query: str) -> tuple[str, ...]:
-    """The distinct stems by which a question is indexed and found, in order of appearance, at most `MAX_STEMS`.
-
-    Character pairs with hiragana are left out where others remain: they are particles and endings.
-    """
-    found = tuple(dict.fromkeys(t[:MAX_STEM] for t in terms(query[: 4 * MAX_QUERY])))
-    return (tuple(t for t in found if not _HIRAGANA.search(t)) or found)[:MAX_STEMS]
 
 
 def session_of(output: Any, now: float) -> PastResearch:
@@ -163,7 +152,7 @@ def _cut(text: str, limit: int) -> str:
 
 def cut_bytes(text: str, limit: int) -> str:
     """At most `limit` UTF-8 bytes of a text, cut between characters and marked."""
-    raw = text.encode("utf-8")
+    raw = text.encode("utf-8", "replace")
     return text if len(raw) <= limit else raw[: limit - len(CUT.encode())].decode("utf-8", "ignore") + CUT
 
 
@@ -189,20 +178,20 @@ def to_json(session: PastResearch) -> str:
 
 
 def to_card(session: PastResearch) -> str:
-    """The short form that recall reads: question, stems, the beginning of the summary, the first addresses."""
+    """The short form that recall reads: question, the beginning of the summary, the first addresses."""
+    query = cut_bytes(session.query, COMPARED_BYTES)
     data = {
         **_head(session),
-        "q": cut_bytes(session.query, 200),
+        "q": query,
         "a": cut_bytes(" ".join(session.summary.split()), 200),
-        "k": list(session.stems),
         "u": list(session.urls[:5]),
     }
     text = _dump(data)
-    while len(text.encode()) > CARD_BYTES and data["u"]:
-        data["u"] = data["u"][:-1]
-        text = _dump(data)
-    while len(text.encode()) > CARD_BYTES and data["k"]:  # stems of many bytes
-        data["k"] = data["k"][:-1]
+    while len(text.encode()) > CARD_BYTES and (data["u"] or query):
+        if data["u"]:
+            data["u"] = data["u"][:-1]
+        else:  # control characters, of six bytes each
+            data["q"] = query = cut_bytes(query, len(query.encode()) * 3 // 4)
         text = _dump(data)
     return text
 
@@ -234,7 +223,7 @@ def from_json(text: str | None, id: str = "") -> PastResearch | None:
             outcome=str(data["o"]),
             topics=tuple(map(str, data.get("p", ()))),
             sources=sources,
-            stems=tuple(map(str, data["k"])),
+            stems=tuple(map(str, data.get("k", ()))),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as problem:
         why = safe_line(f"{type(problem).__name__}: {problem}", 120)

@@ -16,6 +16,7 @@ import pytest
 
 from config import data_folder, load_config
 from m3 import sessions
+from m3.questions import question_stems
 from m3.records import Check, RunControl, Source, page_from_parts
 from m3.report import FinalOutput
 from m3_react_agent import run_react_loop
@@ -164,7 +165,7 @@ def test_any_question_is_stored_and_found_again(make: Maker, query: str) -> None
     stored = store.store_research(output(query))
     assert stored.stored, stored
     found = store.retrieve_related(query)
-    if sessions.question_stems(query):
+    if question_stems(query):
         assert found and found[0].id == stored.id
     assert store.forget(stored.id) and store.retrieve_related(query) == []
 
