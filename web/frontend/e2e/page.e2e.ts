@@ -103,6 +103,16 @@ describe("a run", () => {
     expect(await link.getAttribute("rel")).toBe("noopener noreferrer nofollow");
   });
 
+  test("the answer can be copied with its sources", async () => {
+    const page = await open({ permissions: ["clipboard-read", "clipboard-write"] });
+    await answered(page);
+    await page.getByRole("button", { name: "Copy" }).click();
+    await page.getByRole("button", { name: "Copied" }).waitFor();
+    const copied = await page.evaluate(() => navigator.clipboard.readText());
+    expect(copied).toContain("by 20 %. [1]");
+    expect(copied).toContain("3. Field report. report.pdf, p. 3");
+  });
+
   test("a follow-up carries the conversation with the final answer, not the draft", async () => {
     const page = await open();
     await answered(page);

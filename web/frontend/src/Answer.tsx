@@ -87,7 +87,7 @@ function Chip(props: { "data-source"?: number; "data-statement"?: number; "data-
   const check = source === null ? undefined : checkOf(context.statements, statement, source);
   const verdict: Verdict | "draft" = source === null ? "uncited" : (check?.verdict ?? "draft");
   const title = context.sources.find((one) => one.number === source)?.title;
-  const said = verdict === "draft" ? "not checked yet" : VERDICT_WORDS[verdict];
+  const said = verdict === "draft" ? "not checked" : VERDICT_WORDS[verdict];
   const { open } = context;
   const isOpen = open !== null && open.source === source && open.statement === statement;
   const shown = source === null ? "no source" : `[${source}${verdict === "draft" ? "" : VERDICT_MARKS[verdict]}]`;

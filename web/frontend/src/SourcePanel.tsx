@@ -3,10 +3,10 @@ import { type RefObject, useMemo } from "react";
 import { type Selection, webAddress, WebLink } from "./Answer";
 import { statementsOf, VERDICT_WORDS } from "./citations";
 import type { Check, Passage, Source } from "./contract";
-import { when } from "./format";
+import { day } from "./format";
 import { Icon } from "./icons";
 import { sourcesOf, type Turn } from "./run";
-import { whereOf } from "./TurnView";
+import { whereOf } from "./Sources";
 import { markedWords } from "./words";
 
 interface PanelProps {
@@ -92,7 +92,7 @@ export function SourcePanel({ turn, selection, modal, headingRef, onSelect, onCl
 
 function About({ source }: { source: Source }) {
   const href = webAddress(source.url);
-  const facts = [whereOf(source), source.author, source.published && when(source.published)].filter(Boolean);
+  const facts = [whereOf(source), source.author, day(source.published)].filter(Boolean);
   return (
     <div className="about">
       <p className="soft">{facts.join(" · ")}</p>

@@ -2,10 +2,11 @@ import { memo, useId, useMemo, useState } from "react";
 
 import { Answer, type Selection, webAddress, WebLink } from "./Answer";
 import { statementsOf } from "./citations";
-import type { Result, Source, Verdict } from "./contract";
+import type { Result } from "./contract";
 import { count, seconds } from "./format";
 import { Icon, type IconName } from "./icons";
-import { answerText, hostOf, outcomeLabel, sourcesOf, type Step, stepWords, type Turn } from "./run";
+import { answerText, asMarkdown, hostOf, outcomeLabel, sourcesOf, type Step, stepWords, type Turn } from "./run";
+import { Counts, SourceCards } from "./Sources";
 
 interface TurnProps {
   readonly turn: Turn;
@@ -51,7 +52,7 @@ export const TurnView = memo(function TurnView({ turn, open, onOpen, onAgain, kn
         </p>
       )}
       {!running && <Ending turn={turn} onAgain={onAgain} />}
-      {sources.length > 0 && <SourceCards turn={turn} sources={sources} open={open} onOpen={onOpen} />}
+      <SourceCards turn={turn} open={open} onOpen={onOpen} />
       {result && <Remarks result={result} notices={notices} known={known} />}
     </article>
   );
@@ -158,48 +159,25 @@ function Ending({ turn, onAgain }: { turn: Turn; onAgain: TurnProps["onAgain"] }
           <Icon name="again" /> Ask again
         </button>
       )}
+      {result?.summary && <CopyButton turn={turn} />}
     </div>
   );
 }
 
-const COUNTED: readonly (readonly [Verdict, string])[] = [
-  ["matched", "matched"],
-  ["partly", "partly"],
-  ["not_found", "not found"],
-  ["unchecked", "unchecked"],
-  ["uncited", "uncited"],
-];
-
-/** The verdicts of the summary's statements as a bar and in words. */
-function Counts({ result }: { result: Result }) {
-  const total = result.counts["statements"] ?? 0;
-  if (!total) return null;
-  const shown = COUNTED.map(([verdict, word]) => ({ verdict, word, n: result.counts[verdict] ?? 0 })).filter(
-    (one) => one.n > 0,
-  );
-  let left = 0;
+/** Copies the answer as Markdown with its list of sources. Browsers allow that to secure pages only. */
+function CopyButton({ turn }: { turn: Turn }) {
+  const [said, setSaid] = useState("");
+  if (!navigator.clipboard) return null;
+  const copy = (): void => {
+    navigator.clipboard.writeText(asMarkdown(turn)).then(
+      () => setSaid("Copied"),
+      () => setSaid("Not copied: the browser forbids it"),
+    );
+  };
   return (
-    <span className="counts" title={result.counts_line}>
-      <svg className="meter" viewBox="0 0 100 6" width="100" height="6" aria-hidden="true" preserveAspectRatio="none">
-        {shown.map(({ verdict, n }) => {
-          const x = (left / total) * 100;
-          left += n;
-          return (
-            <rect
-              key={verdict}
-              className={verdict}
-              x={x}
-              width={Math.max(0, (n / total) * 100 - 1)}
-              height="6"
-              rx="1.5"
-            />
-          );
-        })}
-      </svg>
-      <span>
-        {count(total, "statement")}: {shown.map(({ word, n }) => `${n} ${word}`).join(", ")}
-      </span>
-    </span>
+    <button type="button" className="quiet" onClick={copy} onBlur={() => setSaid("")}>
+      <Icon name={said === "Copied" ? "check" : "copy"} /> <span aria-live="polite">{said || "Copy"}</span>
+    </button>
   );
 }
 
@@ -254,79 +232,5 @@ function Remarks({ result, notices, known }: { result: Result; notices: readonly
         )}
       </details>
     </div>
-  );
-}
-
-// --- its sources ----------------------------------------------------------------------------------------
-
-interface CardProps {
-  readonly turn: Turn;
-  readonly sources: readonly Source[];
-  readonly open: Selection | null;
-  readonly onOpen: TurnProps["onOpen"];
-}
-
-function SourceCards({ turn, sources, open, onOpen }: CardProps) {
-  const checked = turn.result !== null;
-  const cards = (
-    <ol>
-      {sources.map((source) => (
-        <li key={source.number}>
-          <button
-            type="button"
-            className="card"
-            id={`source-${turn.id}-${source.number}`}
-            aria-expanded={open?.source === source.number && open.statement === null}
-            onClick={(event) => onOpen({ turn: turn.id, statement: null, source: source.number }, event.currentTarget)}
-          >
-            <span className="card-head">
-              <span className="card-number">{source.number}</span>
-              <span className="card-where">
-                {source.kind === "file" && <Icon name="file" />}
-                {whereOf(source)}
-              </span>
-            </span>
-            <span className="card-title">{source.title || source.label || source.url}</span>
-            <Verdicts source={source} checked={checked} />
-          </button>
-        </li>
-      ))}
-    </ol>
-  );
-  // While the answer is being written its words must stay in view: the cards wait, closed, below it.
-  if (turn.status === "running")
-    return (
-      <details className="sources so-far">
-        <summary>{count(sources.length, "source")} read so far</summary>
-        {cards}
-      </details>
-    );
-  return (
-    <section className="sources" aria-label={checked ? "Sources" : "Sources read"}>
-      <h3>{checked ? "Sources" : "Sources read"}</h3>
-      {cards}
-    </section>
-  );
-}
-
-/** Where a source is from, in few words: `report.pdf, p. 3`, `example.org`, or the address as it is. */
-export function whereOf(source: Source): string {
-  if (source.kind === "file") return source.label || source.title;
-  return (source.domain || hostOf(source.url)).replace(/^www\./, "") || source.url;
-}
-
-function Verdicts({ source, checked }: { source: Source; checked: boolean }) {
-  const shown = COUNTED.map(([verdict, word]) => ({ verdict, word, n: source.verdicts[verdict] ?? 0 })).filter(
-    (one) => one.n > 0,
-  );
-  if (shown.length === 0) return <span className="soft">{checked ? "cited" : "not checked yet"}</span>;
-  return (
-    <span className="verdicts">
-      {shown.map(({ verdict, word, n }) => (
-        <span key={verdict} className={`tally ${verdict}`}>
-          <i aria-hidden="true" /> {n} {word}
-        </span>
-      ))}
-    </span>
   );
 }

@@ -26,7 +26,7 @@ export const VERDICT_MARKS: Readonly<Record<Verdict, string>> = {
 
 // Drafts hold what a model wrote; the final summary has `[Source 1, 3]` only.
 const NUMBERS = String.raw`\d{1,4}(?:\s*(?:,|;|&|and\b|-|–)\s*(?:sources?\s*)?\d{1,4}){0,20}`;
-const TAG = new RegExp(
+export const TAG = new RegExp(
   String.raw`\[\s*sources?\s*:?#?\s*(${NUMBERS})\s*\]|【\s*(?:sources?\s*)?(${NUMBERS})(?:†[^】\n]{0,60})?\s*】`,
   "gi",
 );

@@ -20,13 +20,21 @@ export function seconds(value: number): string {
   return rounded < 60 ? `${rounded} s` : `${Math.floor(rounded / 60)} min ${rounded % 60} s`;
 }
 
-/** A date or time of day in the reader's zone; the text itself where it is none. */
+/** A calendar date (`2024-01-31`, in no zone) in words; the text itself where it is none. */
+export function day(date: string): string {
+  const [, year, month, dayOfMonth] = /^(\d{4})-(\d\d)-(\d\d)/.exec(date) ?? [];
+  if (!year) return date;
+  const noon = new Date(Number(year), Number(month) - 1, Number(dayOfMonth), 12);
+  return noon.toLocaleDateString("en", { year: "numeric", month: "short", day: "numeric" });
+}
+
+/** A moment in the reader's zone: the time of today, else the date; the text itself where it is none. */
 export function when(stamp: string): string {
   const time = new Date(stamp);
   if (!stamp || Number.isNaN(time.getTime())) return stamp;
   const today = new Date().toDateString() === time.toDateString();
   const sameYear = new Date().getFullYear() === time.getFullYear();
   return today
-    ? time.toLocaleTimeString(undefined, { hour: "2-digit", minute: "2-digit" })
-    : time.toLocaleDateString(undefined, { day: "numeric", month: "short", ...(sameYear ? {} : { year: "numeric" }) });
+    ? time.toLocaleTimeString("en", { hour: "2-digit", minute: "2-digit" })
+    : time.toLocaleDateString("en", { day: "numeric", month: "short", ...(sameYear ? {} : { year: "numeric" }) });
 }

@@ -20,6 +20,7 @@ const PATHS = {
   right: "M9.5 5.5 16 12l-6.5 6.5",
   down: "M12 5v14M6 13l6 6 6-6",
   again: "M20 12a8 8 0 1 1-2.6-5.9M20 3.5V8h-4.5",
+  copy: "M9 8h10v12H9zM5 16V4h10",
   check: "M4.5 12.5l5 5 10-11",
   ask: "M4 5h16v11H10l-4 4v-4H4z",
 } as const;

@@ -1,5 +1,6 @@
 /** One question and what became of it: the state of a run as its events come in, and the words for it. */
 
+import { TAG, tagNumbers } from "./citations";
 import { type ChatEvent, type Outcome, type Result, type Source, type StepItem, text } from "./contract";
 
 /** running; done: the server ended it; broken: the stream ended without `done`; stopped: by the reader; interrupted:
@@ -114,6 +115,23 @@ export function messagesFor(turns: readonly Turn[], question: string): Message[]
     messages.unshift({ role: "user", content: turn.question }, { role: "assistant", content: answer });
   }
   return messages;
+}
+
+/** The answer with its sources, as Markdown to paste elsewhere: `[1]` for citations, a numbered list at the end. */
+export function asMarkdown(turn: Turn): string {
+  const sources = sourcesOf(turn).map((source) => {
+    const where = source.kind === "file" ? source.label || source.url : source.url;
+    return `${source.number}. ${[source.title, source.published, where].filter(Boolean).join(". ")}`;
+  });
+  const text = answerText(turn).replace(TAG, (_, plain?: string, bracketed?: string) =>
+    tagNumbers(plain ?? bracketed ?? "")
+      .map((number) => `[${number}]`)
+      .join(""),
+  );
+  return [`# ${turn.question}`, text.trim(), sources.length > 0 ? `## Sources\n\n${sources.join("\n")}` : ""]
+    .filter(Boolean)
+    .join("\n\n")
+    .concat("\n");
 }
 
 // --- words ----------------------------------------------------------------------------------------------

@@ -41,7 +41,10 @@ export function useFiles(onUnauthorized: () => void, largest: number): Files {
 
   const fault = useCallback(
     (problem: unknown): string => {
-      if (problem instanceof RequestError && problem.status === 401) onUnauthorized();
+      if (problem instanceof RequestError && problem.status === 401) {
+        onUnauthorized();
+        return ""; // the page asks for a token, which says it all
+      }
       return problem instanceof Error ? problem.message : "Something went wrong.";
     },
     [onUnauthorized],

@@ -148,7 +148,7 @@ describe("verdicts", () => {
   test("a draft's chips say that nothing is checked yet", () => {
     const { chips } = show("Tea is old [Source 1].", { writing: true });
     expect(chips[0]?.className).toBe("chip draft");
-    expect(chips[0]?.getAttribute("aria-label")).toBe("[1] not checked yet: Page 1");
+    expect(chips[0]?.getAttribute("aria-label")).toBe("[1] not checked: Page 1");
   });
 
   test("escapes and entities do not shift what belongs to which sentence", () => {

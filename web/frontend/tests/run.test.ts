@@ -4,6 +4,7 @@ import { type ChatEvent, readEvent } from "../src/contract";
 import {
   answerText,
   applyEvent,
+  asMarkdown,
   closed,
   messagesFor,
   MOST_HISTORY,
@@ -131,6 +132,17 @@ test("a screen reader hears each step and the end, not the words of the draft", 
     statusSentence(run(call, { type: "text", content: "Because" })),
   );
   expect(statusSentence(run({ ...done, counts_line: "1 statement, 1 cited" }))).toBe("Answered. 1 statement, 1 cited");
+});
+
+test("the copied answer is Markdown with bare numbers and its sources", () => {
+  const sources = [
+    { number: 1, title: "Tea", url: "https://a.example/tea", published: "2024-01-31" },
+    { number: 2, kind: "file", title: "Report", url: "report.pdf", label: "report.pdf, p. 3" },
+  ];
+  expect(asMarkdown(run({ ...done, summary: "Tea is old [Source 1, 2].", sources }))).toBe(
+    "# Why?\n\nTea is old [1][2].\n\n## Sources\n\n1. Tea. 2024-01-31. https://a.example/tea\n2. Report. report.pdf, p. 3\n",
+  );
+  expect(asMarkdown(run({ type: "text", content: "Half" }))).toBe("# Why?\n\nHalf\n");
 });
 
 test("a long conversation is sent without its oldest turns", () => {

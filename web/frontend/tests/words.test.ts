@@ -1,6 +1,6 @@
 import { expect, test } from "vitest";
 
-import { bytes, count, seconds } from "../src/format";
+import { bytes, count, day, seconds } from "../src/format";
 import { refused } from "../src/useFiles";
 import { markedWords } from "../src/words";
 
@@ -36,4 +36,13 @@ test("files that the server would refuse are not sent", () => {
   expect(refused({ name: "a.exe", size: 1 })).toContain("Only .pdf");
   expect(refused({ name: "pdf", size: 1 })).toContain("Only .pdf");
   expect(refused({ name: "a.pdf", size: 20_000_001 })).toContain("20 MB");
+});
+
+test("a date is the same one in every zone", () => {
+  expect(["2024-01-31", "2024-01-31T23:59:00Z", "2024", ""].map(day)).toEqual([
+    "Jan 31, 2024",
+    "Jan 31, 2024",
+    "2024",
+    "",
+  ]);
 });
