@@ -242,10 +242,17 @@ class ToolSuite:
         """What to fetch for a URL the model asks for, or the refusal. A document's name is no URL and passes."""
         ruling = self.provenance.rule(url)
         if ruling.allowed:
-            return ruling.url
+            return url if self._is_document(url) else ruling.url
         if "://" not in url and ruling.detail in ("unseen_url", "bad_host", "bad_scheme", "bad_url"):
             return url
         return FetchedPage(url, "refused", detail=ruling.detail, error=ruling.why)
+
+    def _is_document(self, name: str) -> bool:
+        """Whether a name without a scheme is a document's: `report.pdf` in a question reads as a host, too."""
+        fetcher = self.fetcher
+        if "://" in name or not isinstance(fetcher, PageFetchTool):
+            return False
+        return self.perform("document name", name, bool, lambda: fetcher.has_document(name))
 
     def _wanted(self, args: Mapping[str, Any]) -> tuple[list[str], list[str]]:
         """The URLs an action asks for, and the result names that mean nothing."""

@@ -134,6 +134,10 @@ class LocalDocuments:
             return None
         return path if self._only in (None, path) else None
 
+    def holds(self, name: str) -> bool:
+        """Whether a document of that name is there."""
+        return self.path_of(name) is not None
+
     def files(self, faults: dict[str, str] | None = None) -> Iterator[Path]:
         """Every document, in a fixed order; hidden files and folders are left out.
 

@@ -28,6 +28,8 @@ TAVILY_EXTRACT = "https://api.tavily.com/extract"
 class DocumentReader(Protocol):
     """A folder of documents that can be read by name."""
 
+    def holds(self, name: str) -> bool: ...
+
     def read(self, name: str) -> FetchedPage | None: ...
 
 
@@ -103,6 +105,10 @@ class PageFetchTool:
         except Exception as problem:  # noqa: BLE001  the loop gets an observation, whatever a page provokes
             page = FetchedPage(url, "network", detail="fault", error=f"the page could not be read ({_name(problem)})")
         return replace(page, url=url, seconds=time.monotonic() - started)
+
+    def has_document(self, name: str) -> bool:
+        """Whether a document of that very name can be read here."""
+        return any(folder.holds(name) for folder in self._documents)
 
     def _fetch(self, url: str, control: RunControl, user_named: bool) -> FetchedPage:
         for folder in self._documents:

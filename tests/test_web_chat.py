@@ -278,6 +278,23 @@ def test_a_pdf_is_uploaded_asked_about_cited_by_page_and_deleted(tmp_path: Path)
     assert "(page 1)\nThe harbour of Skagen" in asked[2].body["messages"][-1]["content"]
 
 
+@pytest.mark.parametrize(
+    "turns",
+    [
+        [action("extract_pdf_text", '{"file": "report.pdf"}')],
+        [action("fetch_page", '{"url": "report.pdf"}')],
+        [action("search_web", '{"query": "Skagen harbour"}'), action("fetch_page", '{"results": ["R1"]}')],
+    ],
+)
+def test_a_file_that_the_question_names_is_read_and_not_taken_for_a_host(tmp_path: Path, turns: list[str]) -> None:
+    report = "The harbour was opened in 1907 by King Frederik VIII. [Source 1]"
+    with edge(scripted([*turns, FINISH], report), pages) as (env, _, _), chat_server(tmp_path, env) as server:
+        upload(server, "report.pdf", PDF)
+        events = ask(server, "When was the harbour opened, says report.pdf?")
+    assert of_type(events, "observation")[-1]["content"] == "1 file read"
+    assert events[-1]["sources"][0]["label"] == "report.pdf, p. 3"
+
+
 def test_search_finds_passages_in_uploaded_files_beside_the_web(tmp_path: Path) -> None:
     turns = [action("search_web", '{"query": "Skagen harbour"}'), action("fetch_page", '{"results": ["R1"]}'), FINISH]
     report = "The harbour was opened in 1907 by King Frederik VIII. [Source 1]"
