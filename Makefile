@@ -42,7 +42,7 @@ web-dev: $(VENV)/.web ## the chat for who works on its page: Vite on port 5173 b
 test: $(VENV)/.dev ## run the tests
 	$(PY) -m pytest
 
-test-web: ## check, test and build the chat's page, then use it in Chromium (needs Node.js 20 and npm)
+test-web: $(VENV)/.web ## check, test and build the chat's page, then use it in Chromium (needs Node.js 20 and npm)
 	cd web/frontend && npm ci --no-progress && npm run check && npm test && npm run build && npm run e2e
 
 record-traces: $(VENV)/.dev ## record tests/traces/ anew, after a deliberate change of prompt, parser or report
