@@ -6,6 +6,6 @@ export default defineConfig({
     environment: "node",
     testTimeout: 30_000,
     hookTimeout: 60_000,
-    fileParallelism: false, // two browsers at once make each other slow
+    maxWorkers: 2, // each file has a browser of its own, which waits for its page most of the time
   },
 });
