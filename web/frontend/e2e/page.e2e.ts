@@ -225,6 +225,7 @@ describe("evidence", () => {
     await page.keyboard.press("Escape");
     await panel.waitFor({ state: "detached" });
     expect(await page.evaluate(() => document.activeElement?.textContent)).toBe("[1]");
+    expect(await page.evaluate(() => document.activeElement?.tagName)).toBe("BUTTON");
   });
 
   test("verdicts that are not good say why, what is missing and where it does stand", async () => {
@@ -359,6 +360,33 @@ describe("what is kept", () => {
     await page.locator(".outcome", { hasText: "Interrupted" }).waitFor();
     expect(await answer(page)).toBe("Half an answ");
     expect(await page.locator(".cursor").count()).toBe(0);
+  });
+
+  test("a long conversation opens with its last turns, the earlier ones on demand", async () => {
+    const page = await open();
+    await page.evaluate(() => {
+      const turns = Array.from({ length: 14 }, (_, index) => ({
+        id: `t${index}`,
+        question: `Question ${index}`,
+        status: "done",
+        result: { summary: "An answer of some length. ".repeat(40), outcome: "answered" },
+      }));
+      localStorage.setItem("m3.conversation", JSON.stringify({ version: 1, turns }));
+    });
+    await page.reload();
+    await page.getByRole("heading", { name: "Question 13" }).waitFor();
+    expect(await page.locator(".turn").count()).toBe(10);
+    await page.locator(".scroller").evaluate((box) => box.scrollTo(0, 0));
+    const oldest = page.getByRole("heading", { name: "Question 4" });
+    const before = await oldest.evaluate((one) => one.getBoundingClientRect().top);
+    await page.getByRole("button", { name: "4 earlier questions" }).click();
+    expect(await page.locator(".turn").count()).toBe(14);
+    expect(await oldest.evaluate((one) => one.getBoundingClientRect().top)).toBeCloseTo(before, 0);
+    await page.getByRole("button", { name: "New conversation" }).click();
+    await ask(page, "First");
+    await page.getByRole("button", { name: "Stop" }).click();
+    await ask(page, "Second");
+    expect(await page.locator(".turn").count()).toBe(2);
   });
 
   test("corrupt storage is an empty conversation", async () => {
@@ -566,6 +594,7 @@ describe("for everybody", () => {
   });
 
   test("at 360 pixels the files are a drawer: opened it has the focus, closed the button has it again", async () => {
+    server.files.set("notes.md", { name: "notes.md", size: 1, type: "md", uploaded_at: "" });
     const page = await open(PHONE);
     const files = page.getByRole("dialog", { name: "Your files" });
     expect(await files.count()).toBe(0);
@@ -583,7 +612,11 @@ describe("for everybody", () => {
     }
     await page.keyboard.press("Escape");
     await files.waitFor({ state: "detached" });
-    expect(await page.evaluate(() => document.activeElement?.textContent)).toContain("Your files");
+    const focused = () => page.evaluate(() => document.activeElement?.id || document.activeElement?.className);
+    expect(await focused()).toBe("round");
+    await page.keyboard.press("Enter");
+    await page.getByRole("button", { name: "Ask about notes.md" }).click();
+    expect(await focused()).toBe("question");
   });
 
   test("at 360 pixels the evidence covers the page and gives the focus back to its citation", async () => {
@@ -594,7 +627,7 @@ describe("for everybody", () => {
     await panel.waitFor();
     await page.getByRole("button", { name: "Close the evidence" }).click();
     await panel.waitFor({ state: "detached" });
-    await expect.poll(() => page.evaluate(() => document.activeElement?.textContent)).toBe("[2~]");
+    expect(await page.evaluate(() => document.activeElement?.textContent)).toBe("[2~]");
   });
 
   test("a screen reader is told of the steps and the end, not of each word", async () => {

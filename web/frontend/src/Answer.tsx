@@ -49,7 +49,7 @@ export const Answer = memo(function Answer({ turn, text, writing, statements, so
   const chips = useMemo(() => ({ turn, statements, sources, open, onOpen }), [turn, statements, sources, open, onOpen]);
   return (
     <Chips value={chips}>
-      <div className="prose">
+      <div className="prose" dir="auto">
         <Markdown remarkPlugins={plugins as never} components={COMPONENTS} urlTransform={webAddress}>
           {writing ? withoutUnfinishedTag(text) : text}
         </Markdown>

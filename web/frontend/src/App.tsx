@@ -1,18 +1,16 @@
-import { useCallback, useEffect, useMemo, useRef, useState } from "react";
+import { useCallback, useEffect, useLayoutEffect, useRef, useState } from "react";
 
-import type { Selection } from "./Answer";
 import { Composer } from "./Composer";
-import { Empty } from "./Empty";
+import { Conversation } from "./Conversation";
 import { FilesPanel } from "./FilesPanel";
 import { Icon } from "./icons";
 import { statusSentence, type Turn } from "./run";
-import { ScrollKeeper } from "./ScrollKeeper";
 import { ServerBanner } from "./ServerBanner";
 import { SourcePanel } from "./SourcePanel";
 import { chooseTheme, shownTheme, storedTheme } from "./theme";
 import { TokenDialog } from "./TokenDialog";
-import { TurnView } from "./TurnView";
 import { useChat } from "./useChat";
+import { useEvidence } from "./useEvidence";
 import { LARGEST_FILE, useFiles } from "./useFiles";
 import { useMedia } from "./useMedia";
 import { useServer } from "./useServer";
@@ -36,6 +34,7 @@ export function App() {
   const scroller = useRef<HTMLDivElement>(null);
   const filesHeading = useRef<HTMLHeadingElement>(null);
   const drawerButton = useRef<HTMLButtonElement>(null);
+  const toInput = useRef(false); // where the focus goes when the drawer closes
   const evidence = useEvidence(chat.turns);
   const undo = useUndo(chat.clear, chat.restore);
   const dropping = useDrop(files.add);
@@ -43,7 +42,6 @@ export function App() {
   const drawerOpen = narrow && drawer;
   const panelOver = evidence.turn !== null && oneColumn;
   const covered = drawerOpen || panelOver;
-  const ended = chat.turns.filter((turn) => turn.status !== "running").length;
 
   const ask = (text: string, instead?: string): void => {
     if (!text.trim() || chat.running) return;
@@ -52,12 +50,14 @@ export function App() {
     undo.forget();
     input.current?.focus();
   };
-  const closeDrawer = (): void => {
-    setDrawer(false);
-    drawerButton.current?.focus();
-  };
-  useEffect(() => {
+  const closeDrawer = (): void => setDrawer(false);
+  const wasOpen = useRef(false);
+  useLayoutEffect(() => {
+    // After the drawing: what is covered cannot take the focus.
     if (drawerOpen) filesHeading.current?.focus();
+    else if (wasOpen.current) (toInput.current ? input : drawerButton).current?.focus();
+    wasOpen.current = drawerOpen;
+    toInput.current = false;
   }, [drawerOpen]);
   useEscape(evidence.turn ? evidence.close : drawerOpen ? closeDrawer : null);
 
@@ -65,13 +65,11 @@ export function App() {
     server.giveToken(token);
     files.reload();
   };
-  // TurnView is drawn anew only when its own turn changes, so what it is given must stay the same object.
-  const askRef = useRef(ask);
-  askRef.current = ask;
-  const askAgain = useCallback((text: string, instead: string) => askRef.current(text, instead), []);
-  const known = server.health?.warnings ?? NO_WARNINGS;
-  const last = chat.turns.at(-1);
-  const said = useSaid(last);
+  // The conversation is drawn anew only when it changes, so what it is given must stay the same object.
+  const latestAsk = useRef(ask);
+  latestAsk.current = ask;
+  const askSteadily = useCallback((text: string, instead?: string) => latestAsk.current(text, instead), []);
+  const said = useSaid(chat.turns.at(-1));
 
   return (
     <div className="app">
@@ -112,28 +110,27 @@ export function App() {
           headingRef={filesHeading}
           onClose={closeDrawer}
           onAsk={(name) => {
-            setDrawer(false);
             setQuestion(`What does ${name} say about `);
-            requestAnimationFrame(() => input.current?.focus()); // once the page around it can be reached again
+            toInput.current = drawerOpen;
+            setDrawer(false);
+            if (!drawerOpen) input.current?.focus();
           }}
         />
       </div>
 
       <main className="main" inert={covered}>
         <ServerBanner server={server} />
-        <ScrollKeeper scroller={scroller} asked={chat.turns.length} ended={ended} onAtEnd={setAtEnd}>
-          {chat.turns.length === 0 && <Empty files={files.files} onAsk={ask} />}
-          {chat.turns.map((turn) => (
-            <TurnView
-              key={turn.id}
-              turn={turn}
-              open={evidence.selection?.turn === turn.id ? evidence.selection : null}
-              onOpen={evidence.open}
-              onAgain={turn === last && !chat.running ? askAgain : null}
-              known={known}
-            />
-          ))}
-        </ScrollKeeper>
+        <Conversation
+          turns={chat.turns}
+          running={chat.running}
+          files={files.files}
+          known={server.health?.warnings ?? NO_WARNINGS}
+          selection={evidence.selection}
+          scroller={scroller}
+          onOpen={evidence.open}
+          onAsk={askSteadily}
+          onAtEnd={setAtEnd}
+        />
         <div className="foot">
           {!atEnd && chat.running && (
             <button
@@ -204,58 +201,6 @@ function ThemeSwitch() {
       <Icon name={other === "dark" ? "moon" : "sun"} />
     </button>
   );
-}
-
-/** Which evidence is open; opening moves the focus to it, closing moves it back to where it came from. */
-function useEvidence(turns: readonly Turn[]) {
-  const [chosen, setChosen] = useState<{ selection: Selection; ofDraft: boolean } | null>(null);
-  const headingRef = useRef<HTMLHeadingElement>(null);
-  const from = useRef<HTMLElement | null>(null);
-  const turn = turns.find((one) => one.id === chosen?.selection.turn);
-  const selection = useMemo(() => {
-    if (!chosen || !turn) return null;
-    return chosen.ofDraft && turn.result ? inFinalNumbers(chosen.selection, turn) : chosen.selection;
-  }, [chosen, turn]);
-
-  const latest = useRef(turns);
-  latest.current = turns;
-  const select = useCallback((next: Selection) => {
-    const ofDraft = !latest.current.find((one) => one.id === next.turn)?.result;
-    setChosen({ selection: next, ofDraft });
-  }, []);
-  const open = useCallback(
-    (next: Selection, element: HTMLElement) => {
-      from.current = element;
-      select(next);
-    },
-    [select],
-  );
-  const close = useCallback(() => {
-    setChosen(null);
-    const element = from.current;
-    // The page behind the panel can be reached again only after it is drawn without it.
-    requestAnimationFrame(() => {
-      const back = element?.isConnected ? element : element?.id ? document.getElementById(element.id) : null;
-      (back ?? document.getElementById("question"))?.focus();
-    });
-  }, []);
-  const isGone = chosen !== null && selection === null;
-  useEffect(() => {
-    if (isGone) close();
-  }, [isGone, close]);
-  useEffect(() => {
-    if (!chosen) return;
-    headingRef.current?.focus();
-    document.querySelector(".statement.open")?.scrollIntoView({ block: "nearest" });
-  }, [chosen]);
-  return { selection, turn: selection ? (turn ?? null) : null, headingRef, open, close, select };
-}
-
-/** What was opened from a draft, in the numbers of the final answer; null where the answer does not cite it. */
-function inFinalNumbers(selection: Selection, turn: Turn): Selection | null {
-  const opened = turn.sources.find((source) => source.number === selection.source);
-  const now = turn.result?.sources.find((source) => source.url === opened?.url && source.label === opened.label);
-  return now ? { turn: turn.id, statement: null, source: now.number } : null;
 }
 
 /** "New conversation" without asking back: for some seconds it can be taken back. */

@@ -35,6 +35,7 @@ export function Composer({ value, onChange, running, inputRef, onAsk, onStop }: 
         ref={inputRef}
         id="question"
         rows={1}
+        dir="auto"
         value={value}
         maxLength={LONGEST_QUESTION}
         placeholder="Ask a research question"

@@ -43,7 +43,7 @@ export function SourcePanel({ turn, selection, modal, headingRef, onSelect, onCl
       <header className="panel-head">
         <div>
           <p className="panel-over">{source ? `Source ${source.number}` : "Evidence"}</p>
-          <h2 id="panel-title" ref={headingRef} tabIndex={-1}>
+          <h2 dir="auto" id="panel-title" ref={headingRef} tabIndex={-1}>
             {title}
           </h2>
         </div>
@@ -126,7 +126,9 @@ function Evidence({ check, source, sources, turn, onSelect }: EvidenceProps) {
     <>
       <section>
         <h3>The answer says</h3>
-        <blockquote className="claim">{check.claim}</blockquote>
+        <blockquote className="claim" dir="auto">
+          {check.claim}
+        </blockquote>
         <p className={`verdict ${check.verdict}`}>
           <i aria-hidden="true" /> {VERDICT_WORDS[check.verdict]}
         </p>
@@ -217,7 +219,7 @@ function PassageView({ passage, claim }: { passage: Passage; claim: string }) {
   const link = webAddress(passage.link);
   return (
     <figure className="passage">
-      <blockquote>
+      <blockquote dir="auto">
         {markedWords(passage.quote, claim).map(({ text, hit }, index) =>
           hit ? <mark key={index}>{text}</mark> : text,
         )}

@@ -107,7 +107,9 @@ function Card({ source, checked }: { source: Source; checked: boolean }) {
           <span>{whereOf(source)}</span>
         </span>
       </span>
-      <span className="card-title">{source.title || source.label || source.url}</span>
+      <span className="card-title" dir="auto">
+        {source.title || source.label || source.url}
+      </span>
       {isChecked ? (
         <Tallies counts={source.verdicts} />
       ) : (

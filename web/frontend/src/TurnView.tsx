@@ -13,7 +13,7 @@ interface TurnProps {
   readonly open: Selection | null;
   readonly onOpen: (selection: Selection, from: HTMLElement) => void;
   /** Ask the same question again; null while that is not possible. */
-  readonly onAgain: ((question: string, instead: string) => void) | null;
+  readonly onAgain: ((question: string, instead?: string) => void) | null;
   /** Warnings that the page shows anyway. */
   readonly known: readonly string[];
 }
@@ -29,7 +29,7 @@ export const TurnView = memo(function TurnView({ turn, open, onOpen, onAgain, kn
   const notices = turn.notices.filter((one) => !isKnown(one, known));
   return (
     <article className="turn" aria-labelledby={heading} aria-busy={running} data-status={turn.status}>
-      <h2 className="question" id={heading}>
+      <h2 className="question" id={heading} dir="auto">
         {turn.question}
       </h2>
       {turn.steps.length > 0 && <Steps steps={turn.steps} />}

@@ -28,7 +28,7 @@ export function loadTurns(storage: Storage | null = browserStorage()): Turn[] {
  */
 export function saveTurns(turns: readonly Turn[], storage: Storage | null = browserStorage()): boolean {
   if (!storage) return false;
-  const kept = turns.slice(-MOST_TURNS).map((turn) => JSON.stringify(turn));
+  const kept = turns.slice(-MOST_TURNS).map(asJson);
   let size = kept.reduce((sum, one) => sum + one.length + 1, 0);
   while (kept.length > 0) {
     if (size <= MOST_CHARACTERS && write(storage, `{"version":${VERSION},"turns":[${kept.join(",")}]}`)) return true;
@@ -40,6 +40,15 @@ export function saveTurns(turns: readonly Turn[], storage: Storage | null = brow
   } catch {
     return false;
   }
+}
+
+/** Turns never change once made, and only one of a conversation is new: the others are not written out again. */
+const written = new WeakMap<Turn, string>();
+
+function asJson(turn: Turn): string {
+  const known = written.get(turn) ?? JSON.stringify(turn);
+  written.set(turn, known);
+  return known;
 }
 
 function write(storage: Storage, value: string): boolean {

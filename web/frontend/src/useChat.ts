@@ -139,32 +139,31 @@ function gatherer(send: (events: readonly ChatEvent[]) => void): {
   };
 }
 
-/** Keep the stored conversation up to date: soon after each change, and at the latest when the page is left. */
+/** Keep the stored conversation up to date: twice a second while it changes, and when the page is left. */
 function useSaved(turns: readonly Turn[]): void {
+  const loaded = useRef(turns);
   const unsaved = useRef<readonly Turn[] | null>(null);
-  const first = useRef(true);
-  useEffect(() => {
-    if (first.current) {
-      first.current = false; // what was just read; another tab's run must not be overwritten by looking at it
-      return;
-    }
-    unsaved.current = turns;
-    const timer = setTimeout(save, SAVE_EVERY);
-    return () => clearTimeout(timer);
-  }, [turns]);
-  useEffect(() => {
-    const leave = (): void => save();
-    window.addEventListener("pagehide", leave);
-    document.addEventListener("visibilitychange", leave);
-    return () => {
-      window.removeEventListener("pagehide", leave);
-      document.removeEventListener("visibilitychange", leave);
-    };
-  }, []);
-  function save(): void {
+  const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
+  const save = useCallback(() => {
+    clearTimeout(timer.current);
+    timer.current = undefined;
     if (unsaved.current) saveTurns(unsaved.current);
     unsaved.current = null;
-  }
+  }, []);
+  useEffect(() => {
+    // Looking at a conversation changes nothing: another tab may be writing it.
+    if (turns === loaded.current) return;
+    unsaved.current = turns;
+    timer.current ??= setTimeout(save, SAVE_EVERY);
+  }, [turns, save]);
+  useEffect(() => {
+    window.addEventListener("pagehide", save);
+    document.addEventListener("visibilitychange", save);
+    return () => {
+      window.removeEventListener("pagehide", save);
+      document.removeEventListener("visibilitychange", save);
+    };
+  }, [save]);
 }
 
 /** `crypto.randomUUID` exists in secure contexts only, which a LAN address over HTTP is not. */
