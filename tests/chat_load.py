@@ -1,7 +1,7 @@
 """Twenty chats at once over slow pages: how long after it happens does each event reach its reader.
 
 Three processes: this one reads, the server runs as a program that stamps each event when the run hands it over
-(`python -m tests.chat_load server …`), and the model and the web answer from a third (`python -m tests.chat_load edge`).
+(`python -m tests.chat_load server …`), and the model and the web answer from a third (`… edge`).
 The clock is the machine's monotonic one, which all of them share.
 """
 
