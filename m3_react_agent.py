@@ -78,6 +78,7 @@ UNREADABLE_TURNS = 3  # in a row end the loop
 REPEATS = 3  # the same action this often ends the loop
 FAILED_SEARCHES = 3  # in a row, without an engine that answered, end the loop
 EMPTY_SEARCHES = 3  # in a row, with nothing read between them, end the loop
+ACTION_FAILED = "The action failed"  # how the observation of a tool that raised begins
 SHRINKS = 3  # times that one turn's prompt is condensed because it cannot run at the provider
 
 
@@ -434,7 +435,7 @@ def _run_tool(state: RunState, run: Run, step: ParsedStep) -> str:
         observation = "The action was given up: it did not end in the time that this run has for it."
         state.tools.last_ok = False
     except Exception as problem:  # noqa: BLE001  tools given by a caller may raise anything
-        observation = f"The action failed: {type(problem).__name__}: {foreign_line(str(problem))}"
+        observation = f"{ACTION_FAILED}: {type(problem).__name__}: {foreign_line(str(problem))}"
         state.tools.last_ok = False
         if state.tools.built_in(step.tool or "") == "search":
             state.failed_searches += 1

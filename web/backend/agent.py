@@ -37,7 +37,7 @@ from m3.records import (
 from m3.report import FinalOutput
 from m3.search import WebSearchTool
 from m3.untrusted import clean_characters, safe_line
-from m3_react_agent import run_react_loop
+from m3_react_agent import ACTION_FAILED, run_react_loop
 from web.backend.files import Uploads
 from web.backend.tools.file_reader import file_tools
 from web.backend.tools.pdf_parser import pdf_tool
@@ -261,7 +261,7 @@ class View:
                 "id": f"c{self._calls}",
                 "name": event.tool,
                 "ok": event.ok,
-                "content": shown(observation_line(event)),
+                "content": shown(_logged(event) or observation_line(event)),
                 "items": observation_items(event),
             }
         )
@@ -343,6 +343,15 @@ def observation_line(event: ObservationEvent) -> str:
     if event.results:
         return _count(len(event.results), "result")
     return event.observation.strip().partition("\n")[0] or "nothing"
+
+
+def _logged(event: ObservationEvent) -> str:
+    """What is shown of a tool that broke: where the log has it, since its words may name files; "" for any other."""
+    if event.ok or not event.observation.startswith(ACTION_FAILED):
+        return ""
+    number = secrets.token_hex(4)
+    logger.error("tool %s broke (%s): %s", event.tool, number, event.observation)
+    return f"the tool failed; the server's log has the details under {number}"
 
 
 def _count(number: int, noun: str) -> str:

@@ -32,6 +32,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp
 
 import config
 from config import Config, ConfigError
@@ -39,21 +40,22 @@ from m3.logs import set_up
 from m3.untrusted import safe_line
 from web.backend.agent import Bench, Chat, Chats
 from web.backend.files import UploadError, Uploads
-from web.backend.guard import LOOPBACK_NAMES, SECURITY_HEADERS, Guard, Rules, refused
+from web.backend.guard import BODY_BYTES, LOOPBACK_NAMES, UPLOAD_OVERHEAD, Guard, Rules, refused
 
 PAGE = config.PROGRAM_DIR / "web" / "frontend" / "dist"
 DEFAULTS = {"MAX_ITERATIONS": "8", "PORT": "8000"}  # of the chat, where the settings say nothing
 NOT_BUILT = "The chat's page is not built yet. Run `make web`, which builds and serves it (Node.js 20 or newer).\n"
-CHAT_BODY_BYTES = 512_000
 QUESTION_CHARACTERS = 16_000
 MESSAGES = 400
-UPLOAD_OVERHEAD = 100_000  # bytes of a form around its file
 UPLOADS_AT_ONCE = 2
 RETRY_AFTER_SECONDS = 5
 PING_SECONDS = 15
 SEND_SECONDS = 60.0  # for one event, to a client that reads slowly
 SHUTDOWN_SECONDS = 8  # docker kills after 10
 ENDING_SECONDS = 6.0  # of them, for runs to say what they have
+# Python's default lets each busy run keep the interpreter for 5 ms: with twenty of them, the event loop would wait for
+# a third of a second until it may send what has happened.
+SWITCH_SECONDS = 0.0002
 
 
 class ChatMessage(BaseModel):
@@ -93,28 +95,46 @@ def create_app(settings: Config | None = None, *, page: Path = PAGE) -> FastAPI:
     chat = settings.chat
     uploads = Uploads(chat.upload_dir, max_bytes=chat.upload_mb * 1_000_000)
     server = ChatServer(settings, uploads, page)
-    app = FastAPI(
+    origins = frozenset() if chat.token else frozenset(chat.cors_origins)
+    hosts = LOOPBACK_NAMES | set(chat.hosts) | {_as_host(chat.host)}
+    app = ChatApp(
+        rules=Rules(frozenset(hosts), origins, chat.token, uploads.max_bytes),
         title="M3 research agent", version=config.VERSION, docs_url=None, redoc_url=None, openapi_url=None,
         max_body_size=uploads.max_bytes + UPLOAD_OVERHEAD,
     )  # fmt: skip
     app.add_api_route("/health", server.health, methods=["GET"], response_model=None)
-    app.add_api_route("/chat", server.chat, methods=["POST"], response_model=None, max_body_size=CHAT_BODY_BYTES)
+    app.add_api_route("/chat", server.chat, methods=["POST"], response_model=None, max_body_size=BODY_BYTES)
     app.add_api_route("/upload", server.upload, methods=["POST"], response_model=None)
     app.add_api_route("/files", server.files, methods=["GET"], response_model=None)
     app.add_api_route("/files/{name}", server.delete, methods=["DELETE"], response_model=None)
     app.add_api_route("/", server.index, methods=["GET"], response_model=None)
-    app.mount("/", StaticFiles(directory=page, check_dir=False))
+    app.mount("/", PageFiles(directory=page, check_dir=False))
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(Exception, _unexpected)
-    origins = frozenset() if chat.token else frozenset(chat.cors_origins)
     app.add_middleware(
         CORSMiddleware, allow_origins=sorted(origins), allow_credentials=True,
         allow_methods=["GET", "POST", "DELETE"], allow_headers=["authorization", "content-type"],
     )  # fmt: skip
-    hosts = LOOPBACK_NAMES | set(chat.hosts) | {_as_host(chat.host)}
-    app.add_middleware(Guard, rules=Rules(frozenset(hosts), origins, chat.token))
     app.state.server = server
     return app
+
+
+class ChatApp(FastAPI):
+    """FastAPI with the guard before everything else, the framework's own answers to faults included."""
+
+    def __init__(self, *, rules: Rules, **more: Any) -> None:
+        super().__init__(**more)
+        self._rules = rules
+
+    def build_middleware_stack(self) -> ASGIApp:
+        return Guard(super().build_middleware_stack(), self._rules)
+
+
+class PageFiles(StaticFiles):
+    """The files of the built page. Where it is not built there are none, and that is no fault."""
+
+    async def check_config(self) -> None:
+        """Nothing has to be there."""
 
 
 def _as_host(address: str) -> str:
@@ -132,9 +152,7 @@ async def _unexpected(request: Request, problem: Exception) -> Response:
     """A mistake of the server's own: a number that leads to the log, and nothing else."""
     number = secrets.token_hex(4)
     logging.getLogger("m3.chat").error("request %s failed", number, exc_info=problem)
-    return JSONResponse(
-        {"error": f"the server made a mistake; its log has the details under {number}"}, 500, SECURITY_HEADERS
-    )
+    return refused(500, f"the server made a mistake; its log has the details under {number}")
 
 
 class ChatServer:
@@ -165,7 +183,7 @@ class ChatServer:
                 "runs": s.chat.runs,
                 "upload_bytes": self.uploads.max_bytes,
                 "question_characters": QUESTION_CHARACTERS,
-                "chat_body_bytes": CHAT_BODY_BYTES,
+                "chat_body_bytes": BODY_BYTES,
             },
         }
 
@@ -341,6 +359,7 @@ def options_for(app: FastAPI) -> uvicorn.Config:
 def serve(app: FastAPI, host: str, port: int) -> int:
     """Run the server; says where it is once the port is open."""
     set_up()
+    sys.setswitchinterval(SWITCH_SECONDS)
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         listener = socket.create_server((host, port), family=family, backlog=128)
