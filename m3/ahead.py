@@ -11,7 +11,7 @@ import importlib
 import threading
 from collections import deque
 from collections.abc import Callable
-from functools import partial
+from functools import cache, partial
 
 from m3.records import Page
 
@@ -70,6 +70,7 @@ _SAMPLE = """<html><head><title>A page</title></head><body><article><h1>A page</
 about 20 of them rose, said “the whole of it”; <a href="/x">others</a> fell.</p></article></body></html>"""
 
 
+@cache  # once a process
 def _rehearse(web: bool) -> None:
     """Read, rank and check a tiny page once: most patterns are compiled at their first use."""
     from m3.extract import ContentExtractor

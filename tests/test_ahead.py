@@ -67,6 +67,21 @@ def test_what_reads_pages_and_checks_reports_is_not_loaded_before_the_model_is_a
     assert done.stdout.strip() == "[]", done.stderr
 
 
+def test_the_selectors_of_beautifulsoup_load_when_they_are_used_and_not_before() -> None:
+    code = (
+        "import sys; from m3.extract import ContentExtractor\n"
+        "page = ContentExtractor().extract('<p>A paragraph of text that is long enough to be one.</p>', 'https://a.example/')\n"
+        "assert page.text and 'soupsieve.css_parser' not in sys.modules\n"
+        "import bs4; soup = bs4.BeautifulSoup('<p class=x>one</p><p>two</p>', 'html.parser')\n"
+        "assert [p.text for p in soup.select('p.x')] == ['one'] and 'soupsieve.css_parser' in sys.modules\n"
+        "import soupsieve, soupsieve.css_types; from soupsieve import SelectorSyntaxError, compile\n"
+        "try: soup.select('p[')\n"
+        "except SelectorSyntaxError: print(soupsieve.select_one('p', soup).text, compile('p').pattern)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.stdout.split() == ["one", "p"], done.stderr
+
+
 @pytest.mark.parametrize("call", ["search", "match", "fullmatch", "finditer", "findall", "split"])
 def test_a_lazy_pattern_does_what_a_compiled_one_does(call: str) -> None:
     source, text = r"(\d+)\s*(km|mi)", "12 km and 7 MI"

@@ -17,7 +17,8 @@ class Figures:
     own_s: wall less every request, overlapping ones counted once. kept: the share of a prompt that stands unchanged
     at the start of the next one of the same conversation (the same first message); kept_all: of the next one
     whichever it is; both None for lack of pairs. cacheable: the share of all prompts that a prefix cache can serve.
-    The last three count the addresses in the answer by what was had of them.
+    cited_* count the addresses in the answer by what was had of the pages: fetched, seen as a result, neither.
+    from_memory: the answer says what the model made up; is_silent: nothing was printed.
     """
 
     code: int
@@ -38,6 +39,7 @@ class Figures:
     cited_seen: int
     cited_unknown: int
     from_memory: bool
+    is_silent: bool
 
 
 def figures_of(records: Sequence[Record], answer: str, launch: dict[str, float]) -> Figures:
@@ -73,6 +75,7 @@ def figures_of(records: Sequence[Record], answer: str, launch: dict[str, float])
         cited_seen=len((cited & seen) - fetched),
         cited_unknown=len(cited - seen - fetched),
         from_memory=FROM_MEMORY in " ".join(answer.split()),
+        is_silent=not answer.strip(),
     )
 
 

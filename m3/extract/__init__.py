@@ -7,9 +7,12 @@ time and memory finite. The heavy modules load with the first page, not with the
 
 from __future__ import annotations
 
+from m3.extract import lazy_selectors
 from m3.records import Page
 
 __all__ = ["ContentExtractor"]
+
+lazy_selectors.install()
 
 
 class ContentExtractor:

@@ -121,11 +121,13 @@ class Element(Tag):
 
     def words_in(self) -> str:
         """The text below this element, white space folded, without what was dropped."""
+        if len(self.contents) == 1 and type(self.contents[0]) is not Element:
+            return " ".join(str(self.contents[0]).split())  # most elements that are asked hold one text and no more
         found: list[str] = []
 
         def walk(element: Tag) -> None:
             for child in element.contents:
-                if isinstance(child, Element):
+                if type(child) is Element:
                     if not child.dropped:
                         walk(child)
                         found.append(" " if child.name in BLOCK else "")

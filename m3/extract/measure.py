@@ -25,7 +25,7 @@ def measure(element: Element, in_link: bool = False) -> None:
     in_link = in_link or element.name == "a"
     chars = link = prose = own = own_link = 0
     for child in element.contents:
-        if isinstance(child, Element):
+        if type(child) is Element:
             if child.dropped:
                 continue
             measure(child, in_link)
