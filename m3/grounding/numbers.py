@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 _SCALE: dict[str, float] = {}
 for _factor, _names in (
@@ -91,6 +91,10 @@ class Number:
     unit: float = 1.0
     year: bool = False
     decade: bool = False
+
+    def moved(self, by: int) -> Number:
+        """The same number in a text that has so many characters before this one."""
+        return replace(self, start=self.start + by, end=self.end + by)
 
     @property
     def in_words(self) -> bool:
@@ -315,3 +319,72 @@ def _equal(claim: Number, a: float, page: Number, b: float) -> bool:
         return False
     difference = abs(a - b)
     return difference <= claim.unit / 2 * 1.000001 and difference <= _ROUND_TO * abs(a)
+
+
+# --- where a number may stand, before it is read ----------------------------------------------------------
+
+_GROUPED = re.compile(r"\d{1,3}(?:[.,'’ \u00a0\u202f]\d{3})+(?:[.,]\d+)?|\d+(?:[.,]\d+)?")
+_LEADING: dict[int, frozenset[str]] = {
+    digit: frozenset(
+        [word for words in (_UNITS, _TENS, _SMALL) for word, value in words.items() if str(value)[0] == str(digit)]
+        + [char for char, value in (*_HAN.items(), *_HAN_VALUES.items()) if str(value)[0] == str(digit)]
+        + (["hundred", *_HAN_FACTORS] if digit == 1 else [])
+    )
+    for digit in range(1, 10)
+}
+
+
+def could_begin(number: Number, numerals: Iterable[str]) -> list[str]:
+    """Of things written in digits those with which a writing of `number` may begin, whatever scale word follows.
+
+    Nothing that `same_number` accepts is left out; much of what is kept is another number.
+    """
+    if not number.values:
+        return [numeral for numeral in numerals if number.text in numeral]
+    ranges = [_leading_range(number, value) for value in number.values if value]
+    ranges += [_leading_range(number, value / 12) for value in number.values if value]  # dozens
+    short = {f"{int(value) % 100:02}" for value in number.values if number.year}  # '63, 2018-19
+    found = []
+    for numeral in numerals:
+        parts = [numeral] if _GROUPED.fullmatch(numeral) else [numeral, *re.split(r"\D+", numeral)]
+        if " " in numeral or "\u00a0" in numeral or "\u202f" in numeral:
+            parts += numeral.split()
+        if any(_begins(part, ranges) or part in short for part in parts) or (0.0 in number.values and "0" in numeral):
+            found.append(numeral)
+    return found
+
+
+def number_words(number: Number) -> list[str]:
+    """The number words, one of which stands where `number` is written in words."""
+    digits: set[int] = set()
+    for value in number.values:
+        low, high = _leading_range(number, value) if value else (0.0, 0.0)
+        first, last = int(low * 10), int(high * 10)
+        digits.update(range(first, last + 1) if first <= last else [*range(first, 10), *range(1, last + 1)])
+    return sorted(word for digit in digits - {0} for word in _LEADING[min(digit, 9)])
+
+
+def _leading_range(number: Number, value: float) -> tuple[float, float]:
+    """Between which fractions (0.1 to 1) the leading digits of an equal number lie; the first is the larger where they
+    pass a power of ten."""
+    far = 10.0 if number.decade else 0.0 if number.year else min(number.unit / 2, _ROUND_TO * abs(value))
+    return _fraction(abs(value) - (0.0 if number.decade else far)), _fraction(abs(value) + far)
+
+
+def _fraction(value: float) -> float:
+    """The digits of a positive number behind "0.": 0.32 of 3,200,000."""
+    mantissa, _, _ = f"{value:.12e}".partition("e")
+    return abs(float(mantissa)) / 10
+
+
+def _begins(numeral: str, ranges: Iterable[tuple[float, float]]) -> bool:
+    digits = re.sub(r"\D", "", numeral).lstrip("0")[:15]
+    if not digits:
+        return False
+    fraction, nearly = float(f"0.{digits}"), 1e-9
+    return any(
+        low - nearly <= fraction <= high + nearly
+        if low <= high
+        else fraction >= low - nearly or fraction <= high + nearly
+        for low, high in ranges
+    )

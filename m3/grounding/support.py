@@ -129,7 +129,7 @@ def find_support(claim: ClaimTerms, page: PageIndex, rarity: Rarity, thresholds:
     if apart:
         support.flags.append(f"the page has {', '.join(apart)} only with other words")
     for quotation in claim.quotations:
-        span = page.normal.find(quotation)
+        span = page.find(quotation)
         if span is None:
             support.missing_quotations.append(quotation)
         else:
@@ -202,13 +202,11 @@ def _judge(
     for k, number in enumerate(claim.numbers):
         if k in support.covered_numbers:
             continue
-        if any(stands_among(number, page.all_numbers) for page in pages):
+        if any(page.has_number(number) for page in pages):
             far.append(number.text)
         else:
             support.missing_numbers.append(number.text)
-    support.missing_names = [
-        name for name in claim.names if not any(is_known(name, page.forms, page.all_stems) for page in pages)
-    ]
+    support.missing_names = [name for name in claim.names if not any(page.knows(name) for page in pages)]
     if chosen:
         far += _names_elsewhere(claim, pages, chosen, support)
     if far:
@@ -221,10 +219,10 @@ def _judge(
         where = "claim" if claim.negated else "page"
         support.flags.append(f"only the {where} has a negation")
     opening = opening_name(claim.text)
-    if opening and not any(is_known(opening, page.forms, page.all_stems) for page in pages):
+    if opening and not any(page.knows(opening) for page in pages):
         support.flags.append(f"not on the page: {opening}")
     _beside_numbers(claim, chosen, support)
-    holes = cjk_holes(claim.text, frozenset().union(*(page.all_stems for page in pages)))
+    holes = cjk_holes(claim.text, lambda pair: any(page.has_stem(pair) for page in pages))
     if holes:
         support.flags.append("not on the page: " + ", ".join(holes[:4]))
     run = _longest_missing_run(claim, support.covered)
@@ -258,7 +256,7 @@ def _names_elsewhere(
         return []
     forms = page_forms([*(page.sentence(i) for page, i in chosen), *(f"{page.title} {page.address}" for page in pages)])
     stems = frozenset().union(*(page.stems[i] for page, i in chosen), *(page.head for page in pages))
-    return [name for name in known if not is_known(name, forms, stems)]
+    return [name for name in known if not is_known(name, forms.__contains__, stems.__contains__)]
 
 
 def _longest_missing_run(claim: ClaimTerms, covered: frozenset[str]) -> list[str]:
