@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from m3.grounding.language import DECIMAL_COMMA, content_words, language_of
 from m3.grounding.names import is_known, page_forms
-from m3.grounding.numbers import Number, numbers_in, stands_among
+from m3.grounding.numbers import Number, Numbers, numbers_in
 from m3.grounding.quotations import NormalText, index_of
 from m3.grounding.sentences import split_sentences
 from m3.records import Page
@@ -120,7 +120,7 @@ class PageIndex(PageView):
         return form in self._forms
 
     def has_number(self, number: Number) -> bool:
-        return stands_among(number, self._all_numbers)
+        return self._all_numbers.has(number)
 
     def find(self, quotation: str) -> tuple[int, int] | None:
         return self._normal.find(quotation)
@@ -141,8 +141,8 @@ class PageIndex(PageView):
         return " ".join(self.text.split())
 
     @cached_property
-    def _all_numbers(self) -> list[Number]:
-        return [n for numbers in self.numbers for n in numbers] + self.head_numbers
+    def _all_numbers(self) -> Numbers:
+        return Numbers([*(n for numbers in self.numbers for n in numbers), *self.head_numbers])
 
     def sentence(self, i: int) -> str:
         start, end = self.spans[i]

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from m3.grounding.index import PageIndex, PageView, index_page
 from m3.grounding.language import content_stem, content_words, language_of
 from m3.grounding.names import initials_pattern
-from m3.grounding.numbers import Number, could_begin, number_words, numbers_in, same_number
+from m3.grounding.numbers import Number, number_words, numbers_in, same_number
 from m3.grounding.patience import Patience
 from m3.grounding.quotations import NormalText, quotation_parts
-from m3.grounding.sentences import split_block
+from m3.grounding.sentences import split_sentences
 from m3.grounding.windows import LONG, words_of
 from m3.records import Page
 from m3.words import words
@@ -118,19 +118,18 @@ class LongPage(PageView):
 
     def _places_of(self, number: Number) -> list[int]:
         """The windows that hold something written in digits that may be a number."""
-        numerals = self._words.numerals()
-        return sorted({place for numeral in could_begin(number, numerals) for place in numerals[numeral]})
+        return sorted({place for places in self._words.writings(number).values() for place in places})
 
     def _writings(self, number: Number) -> Iterator[tuple[int, int]]:
         """Every place of what may be a number, written in digits or begun in words."""
-        numerals = self._words.numerals()
-        for numeral in could_begin(number, numerals):
-            yield from self._places_in_text(re.compile(re.escape(numeral)), numerals[numeral])
+        for numeral, places in self._words.writings(number).items():
+            yield from self._places_in_text(re.compile(re.escape(numeral)), places)
         for word in number_words(number):
-            places = self._words.places_of_word(word) if word.isascii() or len(word) > 1 else range(self._windows)
-            yield from self._places_in_text(re.compile(re.escape(word), re.I), places)
+            everywhere = len(word) == 1 and not word.isascii()  # Han and kana are indexed in pairs
+            windows: Sequence[int] = range(self._windows) if everywhere else self._words.places_of_word(word)
+            yield from self._places_in_text(re.compile(re.escape(word), re.I), windows)
 
-    def _places_in_text(self, pattern: re.Pattern[str], windows: list[int] | range) -> Iterator[tuple[int, int]]:
+    def _places_in_text(self, pattern: re.Pattern[str], windows: Sequence[int]) -> Iterator[tuple[int, int]]:
         for window in windows:
             if window >= self._windows:
                 return
@@ -162,8 +161,7 @@ class Closely:
     """The sentences of one window with their stems and numbers."""
 
     def __init__(self, text: str, start: int, end: int, *, decimal_comma: bool) -> None:
-        lines = re.compile(r"[^\n]+").finditer(text, start, end)
-        self.spans = [span for line in lines for span in split_block(text, line.start(), line.end())]
+        self.spans = split_sentences(text, start, end)
         self.stems = [frozenset(content_words(text[a:b])) for a, b in self.spans]
         self.numbers = [
             [n.moved(a) for n in numbers_in(text[a:b], decimal_comma=decimal_comma, small_words=True)]

@@ -8,6 +8,7 @@ nowhere on the cited page, 94 % are not fully supported.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -70,7 +71,8 @@ _DATE = re.compile(
 )
 _HAN_VALUES = dict(zip("〇零一二三四五六七八九", (0, *range(10)), strict=True)) | {"两": 2, "兩": 2}
 _HAN_FACTORS = {"十": 10, "百": 100, "千": 1000, "万": 10_000, "萬": 10_000, "亿": 10**8, "億": 10**8}
-_HAN_NUMERAL = re.compile("[〇零一二三四五六七八九两兩十百千万萬亿億]{2,}")
+_HAN_NUMERAL = re.compile("[〇零一二三四五六七八九两兩十百千万萬亿億]{2,60}")
+MOST_DIGITS = 60  # what is longer is a key or a row of noughts: compared as text
 _RANGE_BEFORE = re.compile(r"(\d{4})\s?[-–—/]\s?$")
 _ROUND_TO = 0.05
 
@@ -109,11 +111,13 @@ def numbers_in(text: str, *, decimal_comma: bool = False, small_words: bool = Fa
     ordinals and their like in other languages (for pages; a claim's "one of the" is no figure).
     """
     dates = list(_DATE.finditer(text))
-    found = [
-        number
-        for number in _digit_numbers(text, decimal_comma)
-        if not any(date.start() <= number.start < date.end() for date in dates)
-    ]
+    begins = [date.start() for date in dates]
+
+    def in_date(at: int) -> bool:
+        i = bisect_right(begins, at) - 1
+        return i >= 0 and at < dates[i].end()
+
+    found = [number for number in _digit_numbers(text, decimal_comma) if not in_date(number.start)]
     found += [number for date in dates for number in _date_numbers(date)]
     found += [*_word_numbers(text, small_words), *_han_numerals(text)]
     if small_words:
@@ -184,6 +188,8 @@ def _digit_numbers(text: str, decimal_comma: bool) -> Iterator[Number]:
 def _read(text: str, match: re.Match[str], decimal_comma: bool) -> Number:
     core, tail = match["core"], match["tail"].casefold()
     start, end = match.start("core"), match.end("core")
+    if len(core) > MOST_DIGITS:
+        return Number(core, start, end, ())
     if re.fullmatch(r"\d+(?:\.\d+){2,}", core) and not re.fullmatch(r"\d{1,3}(?:\.\d{3})+", core):
         return Number(core, start, end, ())
     value, unit, grouped = _plain_value(core, decimal_comma)
@@ -294,14 +300,36 @@ def _number_of(text: str, run: Sequence[re.Match[str]], small_words: bool) -> It
                 total += (group or 1) * _SCALE[part]
                 group = 0.0
     value = total + group
-    if value > 10 or small_words:
+    if 10 < value < 1e60 or value <= 10 and small_words:
         start, end = run[0].start(), run[-1].end()
         yield Number(text[start:end], start, end, (value,), _unit(f"{value:.0f}", ""))
 
 
-def stands_among(number: Number, page: Iterable[Number]) -> bool:
-    """True when some number of the page equals the claim's `number` by value, rounded to the claim's digits."""
-    return any(same_number(number, other) for other in page)
+class Numbers:
+    """The numbers of a page or a passage, among which a claim's number is found without comparing it with each."""
+
+    def __init__(self, numbers: Iterable[Number]) -> None:
+        found = list(numbers)
+        self._texts = {n.text for n in found if not n.values}
+        self._values = sorted({value for n in found for value in n.values})
+        self._years = sorted({value for n in found if n.year for value in n.values})
+
+    def has(self, number: Number) -> bool:
+        """True when one of them equals the claim's `number` by value, rounded to the claim's digits (`same_number`)."""
+        if not number.values:
+            return number.text in self._texts
+        return any(self._has(number, value) for value in number.values)
+
+    def _has(self, claim: Number, a: float) -> bool:
+        at = bisect_left(self._values, a)
+        if at < len(self._values) and self._values[at] == a:
+            return True
+        if claim.decade:
+            year = bisect_left(self._years, a)
+            return year < len(self._years) and self._years[year] < a + 10
+        if claim.year:
+            return False
+        return any(_rounds_to(claim, a, b) for b in self._values[max(0, at - 1) : at + 1])
 
 
 def same_number(claim: Number, page: Number) -> bool:
@@ -317,6 +345,10 @@ def _equal(claim: Number, a: float, page: Number, b: float) -> bool:
         return a <= b < a + 10 and page.year
     if claim.year:
         return False
+    return _rounds_to(claim, a, b)
+
+
+def _rounds_to(claim: Number, a: float, b: float) -> bool:
     difference = abs(a - b)
     return difference <= claim.unit / 2 * 1.000001 and difference <= _ROUND_TO * abs(a)
 
@@ -334,24 +366,30 @@ _LEADING: dict[int, frozenset[str]] = {
 }
 
 
-def could_begin(number: Number, numerals: Iterable[str]) -> list[str]:
-    """Of things written in digits those with which a writing of `number` may begin, whatever scale word follows.
+def leading_digits(numeral: str) -> set[float]:
+    """What is written in digits as fractions (0.1 to 1, or 0): of its digits, and where it may be several numbers, of
+    those of each part."""
+    parts = {numeral} if _GROUPED.fullmatch(numeral) else {numeral, *re.split(r"\D+", numeral)}
+    if not numeral.isascii() or " " in numeral:
+        parts.update(numeral.split())
+    digits = (re.sub(r"\D", "", part).lstrip("0")[:15] for part in parts)
+    return {float(f"0.{found or 0}") for found in digits}
 
-    Nothing that `same_number` accepts is left out; much of what is kept is another number.
+
+def leading_ranges(number: Number) -> list[tuple[float, float]]:
+    """Between which `leading_digits` a writing of `number` in digits begins, whatever scale word follows it.
+
+    Nothing that `same_number` accepts is left out; much of what lies between them is another number.
     """
-    if not number.values:
-        return [numeral for numeral in numerals if number.text in numeral]
-    ranges = [_leading_range(number, value) for value in number.values if value]
-    ranges += [_leading_range(number, value / 12) for value in number.values if value]  # dozens
-    short = {f"{int(value) % 100:02}" for value in number.values if number.year}  # '63, 2018-19
     found = []
-    for numeral in numerals:
-        parts = [numeral] if _GROUPED.fullmatch(numeral) else [numeral, *re.split(r"\D+", numeral)]
-        if " " in numeral or "\u00a0" in numeral or "\u202f" in numeral:
-            parts += numeral.split()
-        if any(_begins(part, ranges) or part in short for part in parts) or (0.0 in number.values and "0" in numeral):
-            found.append(numeral)
-    return found
+    for value in number.values:
+        for begun in (value, value / 12):  # dozens
+            low, high = _leading_range(number, begun) if begun else (0.0, 0.0)
+            found += [(low, high)] if low <= high else [(low, 1.0), (0.1, high)]
+        if number.year:  # '63, 2018-19
+            short = _fraction(value % 100) if value % 100 else 0.0
+            found.append((short, short))
+    return [(low - 1e-9, high + 1e-9) for low, high in found]
 
 
 def number_words(number: Number) -> list[str]:
@@ -375,16 +413,3 @@ def _fraction(value: float) -> float:
     """The digits of a positive number behind "0.": 0.32 of 3,200,000."""
     mantissa, _, _ = f"{value:.12e}".partition("e")
     return abs(float(mantissa)) / 10
-
-
-def _begins(numeral: str, ranges: Iterable[tuple[float, float]]) -> bool:
-    digits = re.sub(r"\D", "", numeral).lstrip("0")[:15]
-    if not digits:
-        return False
-    fraction, nearly = float(f"0.{digits}"), 1e-9
-    return any(
-        low - nearly <= fraction <= high + nearly
-        if low <= high
-        else fraction >= low - nearly or fraction <= high + nearly
-        for low, high in ranges
-    )

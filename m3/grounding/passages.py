@@ -6,12 +6,12 @@ import math
 import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from m3.grounding.patience import Patience, unbounded
-from m3.grounding.sentences import split_block
-from m3.grounding.windows import LONG, WINDOW, cut, words_of
+from m3.grounding.sentences import MOST_CHARACTERS, cut, split_sentences
+from m3.grounding.windows import LONG, words_of
 from m3.records import Block, Page, Passage
 from m3.words import estimate_tokens, stem, terms, words
 
@@ -31,7 +31,6 @@ _ASKS_NUMBER = re.compile(
     re.I,
 )
 _ASKS_NAME = re.compile(r"\bwho(?:se|m)?\b|\bwhich (?:company|person|country|city|author)\b|\bwhere\b", re.I)
-_LINE = re.compile(r"[^\n]+")
 _NAME = re.compile(r"(?<=[a-z,;] )[A-Z][a-z]+")
 
 
@@ -97,7 +96,7 @@ def _promising(question: str, page: Page, patience: Patience) -> tuple[list[tupl
     # What stands just beside may hold a sentence's other half, or fill up around the best.
     near = {n for window in best or [0] for n in (window - 1, window, window + 1) if 0 <= n < windows}
     spans: list[tuple[int, int]] = []
-    for start, end in [in_page.spans[n] for n in sorted(near)] or [(0, WINDOW)]:
+    for start, end in [in_page.spans[n] for n in sorted(near)] or [(0, MOST_CHARACTERS)]:
         if spans and spans[-1][1] == start:
             start = spans.pop()[0]
         spans.append((start, end))
@@ -190,23 +189,16 @@ def _mix(bag: dict[str, float], found: Sequence[str], weight: float) -> None:
 def _spans(text: str, kind: str, start: int, end: int) -> list[tuple[int, int]]:
     """text[start:end], a block, as itself or as runs of its sentences when it is long; code and rows stay whole."""
     if kind in ("code", "table_row"):
-        return [(start, end)] if end - start <= WINDOW else list(cut(text, start, end))
+        return [(start, end)] if end - start <= MOST_CHARACTERS else list(cut(text, start, end))
     if estimate_tokens(text[start:end]) <= UNIT_TOKENS * 1.5:
         return [(start, end)]
     spans: list[tuple[int, int]] = []
-    for a, b in _sentences(text, start, end):
+    for a, b in split_sentences(text, start, end):
         if spans and estimate_tokens(text[spans[-1][0] : b]) <= UNIT_TOKENS:
             spans[-1] = (spans[-1][0], b)
         else:
             spans.append((a, b))
     return spans or [(start, end)]
-
-
-def _sentences(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """The sentences of text[start:end]; what has no full stop for pages is cut all the same."""
-    for line in _LINE.finditer(text, start, end):
-        for a, b in split_block(text, line.start(), line.end()):
-            yield from [(a, b)] if b - a <= WINDOW else cut(text, a, b)
 
 
 @dataclass(frozen=True)

@@ -17,6 +17,7 @@ from m3.grounding.index import PageIndex, PageView, Rarity
 from m3.grounding.language import DECIMAL_COMMA, content_words, language_of
 from m3.grounding.long_pages import open_page
 from m3.grounding.patience import Patience, unbounded
+from m3.grounding.sentences import MOST_CHARACTERS
 from m3.grounding.support import (
     THRESHOLDS,
     ClaimTerms,
@@ -32,6 +33,7 @@ from m3.grounding.support import (
 from m3.records import Check, Page, Passage, Verdict
 
 METHOD = "lexical/1"
+MOST_NUMBERS = 60  # of one claim
 NO_TIME = "the run's time was over before this could be checked"
 ADDS_LITTLE = 0.10  # a source whose absence lowers the joint coverage by less bears nothing out
 NOTE = "Matched by wording, numbers and names, not by meaning."
@@ -178,6 +180,9 @@ class Verifier:
     def check(self, claim: Claim) -> list[Check]:
         """One check for each cited source: alone, then, where none matches alone, all together."""
         terms = self.read(claim)
+        if len(terms.numbers) > MOST_NUMBERS or len(claim.text) > MOST_CHARACTERS:
+            why = "the sentence is too long to be compared"
+            return [_check(claim, n, "unchecked", why) for n in claim.cited] or [_check(claim, None, "uncited", why)]
         if not claim.cited:
             better = self.better_source(terms, ())
             why = "no source is cited" + (f"; Source {better} does have it" if better is not None else "")

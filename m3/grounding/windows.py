@@ -11,21 +11,21 @@ import re
 import threading
 import unicodedata
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from heapq import nlargest
 from typing import Any
 
+from m3.grounding.numbers import Number, leading_digits, leading_ranges
 from m3.grounding.patience import Patience
+from m3.grounding.sentences import piece_end
 from m3.words import distinct_words
 
 LONG = 60_000  # characters; a longer page is looked at through windows, a shorter one whole
-WINDOW = 2_000  # characters of one window, at most
 WINDOWS_BETWEEN_CLOCKS = 32  # some 5 ms of work
 PAGES_KEPT = 24
 
 _NUMERAL = re.compile(r"\d{1,3}(?:[ \u00a0\u202f]\d{3})+(?!\d)|\d+(?:[.,'’]\d+)*")
-_LINE_END, _SENTENCE_END = "\n", (". ", "! ", "? ", "。", "！", "？")
 
 
 class PageWords:
@@ -42,6 +42,8 @@ class PageWords:
         self._places: dict[str, list[int]] = {}
         self._numerals: dict[str, list[int]] = {}
         self._alike: dict[str, list[str]] = {}  # words by how they begin
+        self._leading: list[tuple[float, str]] = []  # the same by their leading digits
+        self._leading_sorted = True
         self._first: dict[str, int] = {}  # where a word, its accents folded, or the unit behind a number stands first
         self._known: dict[tuple[Callable[[str], str], str], list[int]] = {}
         self.closely: dict[int, Any] = {}  # windows that were read closely, by whom it concerns
@@ -56,7 +58,7 @@ class PageWords:
             while self.looked < (length if reach is None else reach):
                 if len(self.spans) % WINDOWS_BETWEEN_CLOCKS == 0 and reach is None and patience.over():
                     break
-                self._add(self.looked, _window_end(self.text, self.looked))
+                self._add(self.looked, piece_end(self.text, self.looked))
             looked = self.looked if reach is None else min(self.looked, reach)
         patience.looked(url, looked, length)
         return bisect_left(self._ends, looked) + (looked in self._ends[-1:]) if looked < length else len(self.spans)
@@ -74,7 +76,12 @@ class PageWords:
                     self._first.setdefault(word.lstrip("0123456789"), number)
             places.append(number)
         for numeral in set(_NUMERAL.findall(piece)):
-            self._numerals.setdefault(numeral, []).append(number)
+            places = self._numerals.get(numeral)
+            if places is None:
+                places = self._numerals[numeral] = []
+                self._leading += [(digits, numeral) for digits in leading_digits(numeral)]
+                self._leading_sorted = False
+            places.append(number)
         self.spans.append((start, end))
         self._ends.append(end)
         self.looked = end
@@ -110,9 +117,20 @@ class PageWords:
         """Whether one of the first `windows` windows holds this word, written with or without accents."""
         return self._first.get(form, windows) < windows
 
-    def numerals(self) -> Mapping[str, list[int]]:
-        """Everything written in digits, as written, and the windows where it stands."""
-        return self._numerals
+    def writings(self, number: Number) -> dict[str, list[int]]:
+        """What is written in digits and may be this number or begin it, and the windows where it stands."""
+        if not number.values:
+            return {numeral: places for numeral, places in self._numerals.items() if number.text in numeral}
+        if not self._leading_sorted:
+            self._leading.sort()
+            self._leading_sorted = True
+        found = {}
+        for low, high in leading_ranges(number):
+            for _, numeral in self._leading[
+                bisect_left(self._leading, (low, "")) : bisect_left(self._leading, (high, ""))
+            ]:
+                found[numeral] = self._numerals[numeral]
+        return found
 
     def rarity(self, places: int, windows: int) -> float:
         """How much it tells that a window holds what stands in `places` of `windows` of them (as in BM25)."""
@@ -165,27 +183,3 @@ def folded(word: str) -> str:
 def _beginning(word: str) -> str:
     """What a word and its stem have in common for certain: two letters, y for i (dying, die)."""
     return folded(word)[:2].replace("y", "i")
-
-
-def cut(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """text[start:end] in pieces of at most `WINDOW` characters, cut where a line, a sentence or a word ends."""
-    while start < end:
-        stop = min(end, _window_end(text, start))
-        yield start, stop
-        start = stop
-
-
-def _window_end(text: str, start: int) -> int:
-    """Where the window that begins at `start` ends: at a line's end, a sentence's, a word's, or its full length."""
-    full = start + WINDOW
-    if full >= len(text):
-        return len(text)
-    least = start + WINDOW // 2
-    line = text.rfind(_LINE_END, least, full)
-    if line >= 0:
-        return line + 1
-    sentence = max(text.rfind(mark, least, full) + len(mark) for mark in _SENTENCE_END)
-    if sentence > least:
-        return sentence
-    blank = text.rfind(" ", least, full)
-    return blank + 1 if blank >= 0 else full
