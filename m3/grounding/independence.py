@@ -140,7 +140,7 @@ def _other_figure(
     if opened is None or not all(opened.has_stem(stem) for stem in wanted):
         return ()
     index = opened.about(read_claim(claim, opened.language))
-    if index.has_number(number) or not index.complete:
+    if index.has_number(number) or not index.complete or patience.gave_up:
         return ()
     unit = _unit_after(claim, number)
     years = {v for n in _years(index_page(claim)) for v in n.values}

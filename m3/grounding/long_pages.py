@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 
 CLOSELY = 10  # windows that are read closely for one claim
 QUOTATION_WINDOWS = 6  # in which a quotation is looked for
-MOST_LOOKED_UP = 1_500  # places at which one number may be looked for
+MOST_LOOKED_UP = 800  # places at which one number may be looked for
+PLACES_BETWEEN_CLOCKS = 50
 AROUND = 60  # characters beside a numeral that tell its value: a scale, a range, a unit
 WORDS_IN_TEXT = 6  # characters of text a word, for an estimate
 
@@ -60,7 +61,7 @@ class LongPage(PageView):
         wanted = [(self._words.places(stem, content_stem), 1.0) for stem in sorted(claim.stems)]
         wanted += [(self._places_of(number), 1.0) for number in claim.numbers]
         chosen = self._words.best(wanted, self._windows, CLOSELY)
-        return PartIndex(self, [self._closely(number) for number in chosen])
+        return PartIndex(self, [self._closely(number) for number in chosen if not self._is_over()])
 
     def _closely(self, window: int) -> Closely:
         kept: dict[int, Closely] = self._words.closely
@@ -96,10 +97,15 @@ class LongPage(PageView):
     def _stretches(self) -> Iterator[tuple[int, int]]:
         """What was taken in, a few windows at a time, until the time is over."""
         for start in range(0, self._end, 100_000):
-            if self._patience.over():
-                self._patience.give_up()
+            if self._is_over():
                 return
             yield max(0, start - 200), min(self._end, start + 100_000)
+
+    def _is_over(self) -> bool:
+        """Whether the time is over; the check that goes on now is then not to be relied on."""
+        if self._patience.over():
+            self._patience.give_up()
+        return self._patience.gave_up
 
     def has_number(self, number: Number) -> bool:
         """Whether a number stands on the page, by value; looked for where anything is written that may be it."""
@@ -108,6 +114,8 @@ class LongPage(PageView):
         for looked, (start, end) in enumerate(self._writings(number)):
             if looked >= MOST_LOOKED_UP:
                 self._unsure = True
+                return False
+            if looked % PLACES_BETWEEN_CLOCKS == 0 and self._is_over():
                 return False
             left = max(0, start - AROUND)
             around = self.text[left : end + AROUND]

@@ -52,7 +52,7 @@ class Patience:
         if allowed:
             self._checks += 1
         else:
-            self.cut[_CHECKS] = self._checks
+            self.cut.setdefault(_CHECKS, self._checks)
         return allowed
 
 

@@ -230,6 +230,8 @@ class Verifier:
             if not self._patience.may_check():
                 break
             support = find_support(terms, page.about(terms), self._rarity, self._thresholds)
+            if self._patience.gave_up:
+                break
             if decide(terms, support, page.word_count, self._thresholds) == "matched":
                 best = max(best or (-1.0, 0), (support.coverage, -number))
         return None if best is None else -best[1]
@@ -248,6 +250,8 @@ class Verifier:
                 break
             page = self._index[number].about(terms)
             support = find_support(terms, page, self._rarity, self._thresholds)
+            if self._patience.gave_up:
+                break
             found += [(support.coverage, -number, p) for p in self._passages(number, page, support)[:2]]
         found.sort(key=lambda item: (-item[0], -item[1], item[2].start))
         return [(-number, passage) for _, number, passage in found[:most]]
