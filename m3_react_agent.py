@@ -248,6 +248,7 @@ def _begin(
             fetcher,
             tools=table,
             perform=journal.perform,
+            bounded=journal.bounded,
             max_sources=config.search.max_sources,
             leads=[url for p in past for url in p.urls],
             provenance=provenance,

@@ -15,7 +15,7 @@ from m3.citations import CitationTracker
 from m3.prompts import source_header
 from m3.provenance import Provenance
 from m3.react_parser import TOOLS, Tool
-from m3.records import FetchedPage, LedgerEntry, RunControl, SearchOutcome, SearchResult, Source
+from m3.records import FetchedPage, LedgerEntry, Passage, RunControl, SearchOutcome, SearchResult, Source
 from m3.search import SearchEngine, WebSearchTool
 from m3.search_filters import SearchFilters
 from m3.untrusted import foreign_line, neutralise
@@ -65,6 +65,16 @@ def directly(
     return do()
 
 
+class Bounded(Protocol):
+    """How work on pages that are here is done: `Journal.bounded` records where the clock cut it, `uncut` does not."""
+
+    def __call__(self, what: str, work: Callable[[Mapping[str, int] | None], tuple[T, Mapping[str, int]]]) -> T: ...
+
+
+def uncut(what: str, work: Callable[[Mapping[str, int] | None], tuple[T, Mapping[str, int]]]) -> T:
+    return work(None)[0]
+
+
 @dataclass
 class ToolSuite:
     """Runs one action and renders its observation. What it learns stays in its fields, all plain data."""
@@ -75,6 +85,7 @@ class ToolSuite:
     tracker: CitationTracker = field(default_factory=CitationTracker)
     tools: Sequence[Tool] = TOOLS
     perform: Perform = directly
+    bounded: Bounded = uncut
     results: list[SearchResult] = field(default_factory=list)
     ledger: list[LedgerEntry] = field(default_factory=list)
     unreadable: list[FetchedPage] = field(default_factory=list)
@@ -209,7 +220,7 @@ class ToolSuite:
             if source is None:
                 parts.append(unreadable_line(fetched))
             else:
-                parts.append(self._passages(source, self.question, PASSAGE_TOKENS))
+                parts.append(self._passages(source, self.question, PASSAGE_TOKENS, control))
         if len(urls) > most == PAGES_PER_ACTION:
             parts.append(f"Only {PAGES_PER_ACTION} pages are read at once; ask again for the others.")
         elif len(urls) > most:
@@ -268,10 +279,14 @@ class ToolSuite:
         urls += [str(url) for url in (args.get("url"), *args.get("urls", ())) if url]
         return list(dict.fromkeys(urls)), faults
 
-    def _passages(self, source: Source, question: str, budget: int) -> str:
-        from m3.grounding import rank_passages, render_passages
+    def _passages(self, source: Source, question: str, budget: int, control: RunControl) -> str:
+        from m3.grounding import Patience, rank_passages, render_passages
 
-        passages = rank_passages(question, source.page, budget)
+        def ranked(cut: Mapping[str, int] | None) -> tuple[list[Passage], Mapping[str, int]]:
+            patience = Patience(lambda: control.expired, cut)
+            return rank_passages(question, source.page, budget, patience=patience), patience.cut
+
+        passages = self.bounded(f"passages of Source {source.number}", ranked)
         return f"{source_header(source)}\n{neutralise(render_passages(source.page, passages))}"
 
     def _extract(self, args: Mapping[str, Any], control: RunControl) -> str:
@@ -279,7 +294,7 @@ class ToolSuite:
         if source is None:
             self.last_ok = False
             return f"There is no Source {args['source']}; {len(self.tracker.sources)} pages have been read."
-        return self._passages(source, args["question"], EXTRACT_TOKENS)
+        return self._passages(source, args["question"], EXTRACT_TOKENS, control)
 
 
 def unreadable_line(fetched: FetchedPage) -> str:

@@ -15,10 +15,20 @@ class CodecError(ValueError):
     """Plain data that does not have the shape of the record it should become."""
 
 
+_SCALARS = frozenset({str, int, float, bool, type(None)})
+
+
+@lru_cache(maxsize=256)
+def _names(kind: type) -> tuple[str, ...]:
+    return tuple(f.name for f in fields(kind))
+
+
 def to_plain(value: Any) -> Any:
     """Dataclasses become dictionaries, tuples lists; everything must end in JSON's own types."""
     if is_dataclass(value) and not isinstance(value, type):
-        return {f.name: to_plain(getattr(value, f.name)) for f in fields(value)}
+        plain = {name: getattr(value, name) for name in _names(type(value))}
+        # A long page has some hundred thousand values, nearly all of them of JSON's own types.
+        return {name: item if type(item) in _SCALARS else to_plain(item) for name, item in plain.items()}
     if isinstance(value, Mapping):
         return {str(key): to_plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
@@ -76,7 +86,11 @@ def _decode_record(kind: Any, data: Any, where: str) -> Any:
     if not isinstance(data, dict):
         raise CodecError(f"{where} must be an object")
     hints = _hints(kind)
-    given = {f.name: _decode(hints[f.name], data[f.name], f"{where}.{f.name}") for f in fields(kind) if f.name in data}
+    given = {
+        name: data[name] if type(data[name]) is hints[name] else _decode(hints[name], data[name], f"{where}.{name}")
+        for name in _names(kind)
+        if name in data
+    }
     try:
         return kind(**given)
     except TypeError as problem:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from m3.document_index import DocumentIndex, Entry, Hit, IndexLostError, Stamp
 from m3.extract import ContentExtractor
-from m3.grounding import rank_passages
+from m3.grounding import Patience, rank_passages
 from m3.pdf import read_pdf
 from m3.plain_text import csv_page, markdown_page
 from m3.records import FetchedPage, Page, RunControl, SearchOutcome, SearchResult, page_from_parts
@@ -229,7 +229,8 @@ class LocalDocuments:
             detail = f"the index of {self.folder} cannot be used: {problem}"
             return SearchOutcome(engine=self.engine, status="unavailable", detail=detail)
         results = tuple(
-            self._result(hit, page, query, rank) for rank, (hit, page) in enumerate(zip(hits, pages, strict=True), 1)
+            self._result(hit, page, query, rank, control)
+            for rank, (hit, page) in enumerate(zip(hits, pages, strict=True), 1)
         )
         if not results and self._unread:
             return SearchOutcome(engine=self.engine, status="timeout", detail=self._note())
@@ -257,8 +258,9 @@ class LocalDocuments:
             ranked[1:1] = [hit for term in wanted for hit in self._index.ranked([term], 1, control)]
         return list(dict.fromkeys(ranked))[:limit]
 
-    def _result(self, hit: Hit, page: Page | None, query: str, rank: int) -> SearchResult:
-        passages = rank_passages(query, page, 60) if page else []
+    def _result(self, hit: Hit, page: Page | None, query: str, rank: int, control: RunControl) -> SearchResult:
+        patience = Patience(lambda: control.expired)
+        passages = rank_passages(query, page, 60, patience=patience) if page else []
         best = max(passages, key=lambda p: p.score, default=None)
         snippet = safe_line(best.quote, 240) if best else ""
         return SearchResult(hit.title or hit.name, hit.name, snippet, hit.published, self.engine, rank)

@@ -12,7 +12,7 @@ import json
 import os
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -137,6 +137,23 @@ class Journal:
         if reason:
             self._keep(Effect(len(self.effects) + 1, "limit", _digest(""), "", reason))
         return reason
+
+    def bounded(self, what: str, work: Callable[[Mapping[str, int] | None], tuple[T, Mapping[str, int]]]) -> T:
+        """Work on what is here already, which the clock may cut: `work(cut)` gives its result and where it was cut.
+
+        It is given None where the clock counts, and else where the recorded run was cut (nowhere: an empty mapping), so
+        that a replay cuts at the same place. Only a cut is recorded. A resumed run has its own time, but it repeats
+        a cut that a later model call was asked after, lest that call be paid again.
+        """
+        cut_next = bool(self.recorded) and self.recorded[0].kind == "cut"
+        if not self.live or any(effect.kind == "model" for effect in self.recorded):
+            return work(self.perform("cut", what, dict[str, int], dict) if cut_next else {})[0]
+        if cut_next:
+            self.recorded.popleft()
+        result, cut = work(None)
+        if cut:
+            self._keep(Effect(len(self.effects) + 1, "cut", _digest(what), what, dict(cut)))
+        return result
 
     def _matches(self, kind: str, digest: str, request: Any) -> bool:
         effect = self.recorded[0]

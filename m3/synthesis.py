@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, TypeAlias
 
 from config import redact
 from m3.budget import MIN_OUTPUT
 from m3.draft import report_in
 from m3.extractive import Evidence, extractive_summary
-from m3.grounding import GroundingReport, rank_passages, render_passages, verify
-from m3.grounding.independence import disagreements, origins
-from m3.grounding.repair import apply_answers, correct_tags, items_to_mend, remove_unsupported
+from m3.grounding import Closing, GroundingReport, Patience, rank_passages, render_passages, verify
+from m3.grounding.independence import Disagreement, disagreements, origins
+from m3.grounding.repair import Change, Item, apply_answers, correct_tags, items_to_mend, remove_unsupported
 from m3.prompts import conversation_messages, repair_messages, synthesis_messages
-from m3.records import LLMError, NoticeEvent, Passage, Source
+from m3.records import LLMError, NoticeEvent, Page, Passage, Source
 from m3.reply_text import visible_text
 from m3.report import NO_SOURCES_USED, FinalOutput, Outcome
 from m3.untrusted import neutralise, safe_report
@@ -21,6 +21,7 @@ from m3.untrusted import neutralise, safe_report
 if TYPE_CHECKING:
     from m3.run_state import Run, RunState
 
+Cut: TypeAlias = Mapping[str, int]  # where the clock cut work on pages, as `Journal.bounded` records it
 SHRINKS = 3  # times that the report's passages are halved because its prompt cannot run at the provider
 REPORT_PROMPT_TOKENS = 4_000  # of passages in the prompt of the report
 REPORT_PASSAGE_TOKENS = 900  # of them, the most for one source
@@ -31,19 +32,20 @@ def write_and_mend(state: RunState, run: Run) -> None:
     """Write the report from the passages of the pages read: by the model, or by copying where it cannot be asked."""
     written = True
     if state.tools.tracker.sources:
-        written = _draft(state, run)
-        _mend(state, run)
+        closing = Closing(run.control)
+        written = _draft(state, run, closing)
+        _mend(state, run, closing)
     elif state.conversational and state.stop_reason == "agent_finished" and not state.tools.ledger:
         _answer_from_conversation(state, run)
     state.stop_reason = run.journal.decide_limit(lambda: _cut_by(run, written)) or state.stop_reason
 
 
-def _draft(state: RunState, run: Run) -> bool:
+def _draft(state: RunState, run: Run, closing: Closing) -> bool:
     """Put the report into `state.draft`. False where it had to be copied from the passages."""
     sources = state.tools.tracker.sources
     fits = (state.budget.left - MIN_OUTPUT) // 3
     share = max(80, min(REPORT_PASSAGE_TOKENS, min(REPORT_PROMPT_TOKENS, fits) // len(sources)))
-    chosen = [(source, rank_passages(state.query, source.page, share)) for source in sources]
+    chosen = _chosen(state, run, closing, share)
     usable = not state.model_gone and state.stop_reason != "interrupted"
     if usable and run.journal.perform("time for a report", "", bool, lambda: not run.control.expired):
         try:
@@ -64,6 +66,25 @@ def _cut_by(run: Run, written: bool) -> str:
     if run.control.stopped:
         return "interrupted"
     return "max_wall_clock_time" if run.control.expired and not written else ""
+
+
+def _chosen(state: RunState, run: Run, closing: Closing, share: int) -> list[tuple[Source, list[Passage]]]:
+    """Each source with the passages of it that the report may be written from."""
+
+    def ranked(cut: Cut | None) -> tuple[list[tuple[Source, list[Passage]]], Cut]:
+        patience = Patience(closing.over, cut)
+        sources = state.tools.tracker.sources
+        return [(s, rank_passages(state.query, s.page, share, patience=patience)) for s in sources], patience.cut
+
+    return run.journal.bounded("passages for the report", ranked)
+
+
+def _verified(run: Run, closing: Closing, what: str, summary: str, pages: Mapping[int, Page]) -> GroundingReport:
+    def verified(cut: Cut | None) -> tuple[GroundingReport, Cut]:
+        patience = Patience(closing.over, cut)
+        return verify(summary, pages, patience=patience), patience.cut
+
+    return run.journal.bounded(what, verified)
 
 
 def _write_report(state: RunState, run: Run, chosen: Sequence[tuple[Source, list[Passage]]]) -> str:
@@ -114,32 +135,51 @@ def stop_reason_of(problem: LLMError, run: Run) -> str:
     return run.journal.decide_limit(cut_by) or "provider_error"
 
 
-def _mend(state: RunState, run: Run) -> None:
+def _mend(state: RunState, run: Run, closing: Closing) -> None:
     """Check the draft against its pages and repair it: tags without a model, sentences with at most one call."""
 
     tracker, mode = state.tools.tracker, run.config.report.repair
     state.draft = tracker.canonical(state.draft)
     pages = tracker.pages
-    report = verify(state.draft, pages)
+    report = _verified(run, closing, "the draft", state.draft, pages)
     state.dead_tags = report.dead_tags(pages)
     if mode == "off":
         return
     state.draft, state.changes = correct_tags(state.draft, report, pages)
     if mode == "tags":
         return
-    items = items_to_mend(state.draft, verify(state.draft, pages), pages)
+    report = _verified(run, closing, "the draft with its tags corrected", state.draft, pages)
+
+    def failing(cut: Cut | None) -> tuple[list[Item], Cut]:
+        patience = Patience(closing.over, cut)
+        return items_to_mend(state.draft, report, pages, patience=patience), patience.cut
+
+    items = run.journal.bounded("what is to be mended", failing)
     may_ask = items and not state.model_gone and state.stop_reason != "interrupted"
     if may_ask and run.journal.perform("time for a repair", "", bool, lambda: run.control.remaining() > REPAIR_SECONDS):
         try:
             reply = state.model.ask(repair_messages(items), for_report=True, show=False)
-            answers = visible_text(reply.text)
-            state.draft, more = apply_answers(state.draft, items, answers, pages, may_drop=mode == "strict")
+            state.draft, more = _rewritten(state, run, closing, items, visible_text(reply.text))
             state.changes += more
         except LLMError as problem:
             run.emit(NoticeEvent(f"failing sentences could not be repaired: {problem}"))
     if mode == "strict":
-        state.draft, more = remove_unsupported(state.draft, verify(state.draft, pages))
+        report = _verified(run, closing, "the mended draft", state.draft, pages)
+        state.draft, more = remove_unsupported(state.draft, report)
         state.changes += more
+
+
+def _rewritten(
+    state: RunState, run: Run, closing: Closing, items: Sequence[Item], answers: str
+) -> tuple[str, tuple[Change, ...]]:
+    """The draft with those of the model's sentences that are better borne out."""
+    pages, strict = state.tools.tracker.pages, run.config.report.repair == "strict"
+
+    def applied(cut: Cut | None) -> tuple[tuple[str, tuple[Change, ...]], Cut]:
+        patience = Patience(closing.over, cut)
+        return apply_answers(state.draft, items, answers, pages, may_drop=strict, patience=patience), patience.cut
+
+    return run.journal.bounded("the rewritten sentences", applied)
 
 
 def conclude(state: RunState, run: Run, started: float, services: Sequence[str]) -> FinalOutput:
@@ -147,7 +187,8 @@ def conclude(state: RunState, run: Run, started: float, services: Sequence[str])
 
     tracker = state.tools.tracker
     summary, cited = tracker.finalize(state.draft)
-    grounding = verify(summary, tracker.pages).with_dead_tags(state.dead_tags)
+    closing = Closing(run.control)
+    grounding = _verified(run, closing, "the report", summary, tracker.pages).with_dead_tags(state.dead_tags)
     outcome = _outcome(state, grounding)
     if state.from_conversation:
         state.warnings.append(NO_SOURCES_USED)
@@ -158,6 +199,13 @@ def conclude(state: RunState, run: Run, started: float, services: Sequence[str])
     if state.stop_reason in ("agent_finished", "no_progress") and outcome == "failed":
         state.stop_reason = "search_error"
     pages = {source.number: source.page for source in cited}
+
+    def compared(cut: Cut | None) -> tuple[tuple[tuple[tuple[int, ...], ...], tuple[Disagreement, ...]], Cut]:
+        patience = Patience(closing.over, cut)
+        groups = origins(pages, patience=patience)
+        return (groups, disagreements(grounding, pages, patience=patience)), patience.cut
+
+    groups, differing = run.journal.bounded("the sources with each other", compared)
     return FinalOutput(
         query=state.query,
         summary=summary,
@@ -177,8 +225,8 @@ def conclude(state: RunState, run: Run, started: float, services: Sequence[str])
         grounding=grounding,
         changes=state.changes,
         renumbered=tracker.renumbered,
-        origins=origins(pages),
-        disagreements=disagreements(grounding, pages),
+        origins=groups,
+        disagreements=differing,
         usage=state.budget.usage,
         cost_usd=None if state.budget.unpriced_calls else state.budget.cost_usd,
         failover=tuple(state.model.failover),

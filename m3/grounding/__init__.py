@@ -9,12 +9,24 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from m3.grounding.passages import rank_passages, render_passages
+    from m3.grounding.patience import Closing, Patience
     from m3.grounding.sentences import split_sentences
     from m3.grounding.verifier import GroundingReport, Statement, verify
 
-__all__ = ["GroundingReport", "Statement", "rank_passages", "render_passages", "split_sentences", "verify"]
+__all__ = [
+    "Closing",
+    "GroundingReport",
+    "Patience",
+    "Statement",
+    "rank_passages",
+    "render_passages",
+    "split_sentences",
+    "verify",
+]
 
 _PARTS = {
+    "Closing": "patience",
+    "Patience": "patience",
     "rank_passages": "passages",
     "render_passages": "passages",
     "split_sentences": "sentences",

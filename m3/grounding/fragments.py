@@ -164,7 +164,7 @@ class Linker:
                 break
             stop = at + len(wanted)
             whole = _edge(page, at) and _edge(page, stop)
-            left = not before or page[:at].rstrip().endswith(before)
+            left = not before or page[max(0, at - len(before) - 20) : at].rstrip().endswith(before)
             right = not after or page[stop : stop + len(after) + 20].lstrip().startswith(after)
             found += whole and left and right
         return found

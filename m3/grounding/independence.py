@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import re
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from m3.grounding.index import PageIndex, index_page
+from m3.grounding.long_pages import open_page
 from m3.grounding.numbers import Number, same_number
+from m3.grounding.patience import Patience, unbounded
+from m3.grounding.support import read_claim
 from m3.grounding.verifier import GroundingReport
+from m3.grounding.windows import LONG
 from m3.records import Page
 from m3.words import words
 
@@ -18,14 +23,26 @@ LEAST_SHINGLES = 30  # a shorter text is too little to call a copy
 SAME_THING = 0.7  # share of a sentence's words that the claim must have, which itself must be there whole
 
 
-def origins(pages: Mapping[int, str | Page]) -> tuple[tuple[int, ...], ...]:
-    """The sources grouped by origin: pages that are copies of one another stand together. Ordered by number."""
-    shingles = {number: _shingles(page if isinstance(page, str) else page.text) for number, page in pages.items()}
+def origins(pages: Mapping[int, str | Page], *, patience: Patience | None = None) -> tuple[tuple[int, ...], ...]:
+    """The sources grouped by origin: pages that are copies of one another stand together. Ordered by number.
+
+    What `patience` leaves no time for counts as an origin of its own.
+    """
+    patience = patience or unbounded()
+    texts = {number: page if isinstance(page, str) else page.text for number, page in pages.items()}
+    known: dict[tuple[int, int], frozenset[int]] = {}
+
+    def shingles(number: int, one_in: int) -> frozenset[int]:
+        if (number, one_in) not in known:
+            known[number, one_in] = _shingles(texts[number], one_in) if patience.may_check() else frozenset()
+        return known[number, one_in]
+
     group = {number: number for number in pages}
     numbers = sorted(pages)
     for i, one in enumerate(numbers):
         for other in numbers[i + 1 :]:
-            if _are_copies(shingles[one], shingles[other]):
+            one_in = max(_thinning(texts[one]), _thinning(texts[other]))
+            if _are_copies(shingles(one, one_in), shingles(other, one_in)):
                 old, new = group[other], group[one]
                 group = {n: new if g == old else g for n, g in group.items()}
     found: dict[int, list[int]] = {}
@@ -34,8 +51,17 @@ def origins(pages: Mapping[int, str | Page]) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(members) for members in found.values())
 
 
-def _shingles(text: str) -> frozenset[int]:
-    found = words(text)
+def _thinning(text: str) -> int:
+    """Of how many lines of a text one is compared: of some `LONG` characters all, of more so many fewer."""
+    return 1 << (len(text) // LONG).bit_length() if len(text) > LONG else 1
+
+
+def _shingles(text: str, one_in: int) -> frozenset[int]:
+    """Runs of `SHINGLE` words of one line in so many: of the same line in every text, so that copies stay copies."""
+    if one_in > 1:
+        lines = (line.encode("utf-8", "replace") for line in text.split("\n"))
+        text = b"\n".join(line for line in lines if not zlib.crc32(line) % one_in).decode("utf-8", "replace")
+    found = words(text[: 2 * LONG])
     return frozenset(hash(tuple(found[i : i + SHINGLE])) for i in range(len(found) - SHINGLE + 1))
 
 
@@ -62,13 +88,16 @@ class Disagreement:
     figures: tuple[Figure, ...]
 
 
-def disagreements(report: GroundingReport, pages: Mapping[int, str | Page]) -> tuple[Disagreement, ...]:
+def disagreements(
+    report: GroundingReport, pages: Mapping[int, str | Page], *, patience: Patience | None = None
+) -> tuple[Disagreement, ...]:
     """Figures of the report's matched statements for which another cited page has a different one.
 
     Only where a single sentence there holds all the claim's words and a figure of the same unit, and the
     claim's figure stands nowhere on that page: better to miss a disagreement than to invent one.
     """
     cited = sorted({c.source for c in report.checks if c.source is not None and c.source in pages})
+    patience = patience or unbounded()
     found: list[Disagreement] = []
     seen: set[frozenset[tuple[int, str]]] = set()
     for check in report.checks:
@@ -78,7 +107,10 @@ def disagreements(report: GroundingReport, pages: Mapping[int, str | Page]) -> t
         wanted = frozenset(index_page(check.claim).by_stem)
         for number in [n for n in _figures_of(check.claim) if any(same_number(n, m) for m in own)]:
             others = [
-                f for n in cited if n != check.source for f in _other_figure(n, pages[n], check.claim, wanted, number)
+                figure
+                for n in cited
+                if n != check.source and patience.may_check()
+                for figure in _other_figure(n, pages[n], check.claim, wanted, number, patience)
             ]
             if others:
                 mine = Figure(
@@ -102,10 +134,13 @@ def _figures_of(text: str) -> list[Number]:
 
 
 def _other_figure(
-    source: int, page: str | Page, claim: str, wanted: frozenset[str], number: Number
+    source: int, page: str | Page, claim: str, wanted: frozenset[str], number: Number, patience: Patience
 ) -> Sequence[Figure]:
-    index = index_page(page)
-    if len(wanted) < 3 or any(same_number(number, other) for other in index.all_numbers):
+    opened = open_page(page, patience) if len(wanted) >= 3 else None
+    if opened is None or not all(opened.has_stem(stem) for stem in wanted):
+        return ()
+    index = opened.about(read_claim(claim, opened.language))
+    if index.has_number(number) or not index.complete or patience.gave_up:
         return ()
     unit = _unit_after(claim, number)
     years = {v for n in _years(index_page(claim)) for v in n.values}

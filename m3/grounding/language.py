@@ -60,8 +60,8 @@ _FUNCTION_WORDS = frozenset(
 )
 
 
-def _stem(word: str) -> str:
-    """The word's stem, after its accents are folded where its letters are Latin."""
+def content_stem(word: str) -> str:
+    """The word's stem as `content_words` gives it, after its accents are folded where its letters are Latin."""
     if word.isascii() or "\u0400" <= word[0] <= "\u04ff":
         return stem(word)
     return word if word[0] >= "\u1100" else stem(_folded(word))  # folding would turn が into か
@@ -102,5 +102,5 @@ def content_words(text: str) -> list[str]:
         if word.endswith("n't"):  # a negation, which is compared as such
             continue
         if len(word) > 1 or not word.isascii():
-            found.append(_stem(word))
+            found.append(content_stem(word))
     return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Iterable
 
 from m3.grounding.language import content_words
 from m3.patterns import lazy_pattern
@@ -15,6 +15,8 @@ _NOT_NAMES = frozenset(
     """january february march april may june july august september october november december jan feb mar apr jun jul aug
     sep sept oct nov dec monday tuesday wednesday thursday friday saturday sunday i i'm i've source sources""".split()
 )
+MOST_INITIALS = 12  # of one run of capitalised words: every part of them is a form
+LONGEST_ABBREVIATION = 6  # letters that are looked for as initials in a long page
 # In German every noun has a capital, so only inner capitals tell a name there.
 _CAPITALS_ARE_NO_SIGN = frozenset({"de"})
 
@@ -61,26 +63,38 @@ def page_forms(texts: Iterable[str]) -> frozenset[str]:
         forms.update(re.findall(r"(?<=\d)[^\W\d_]+\b", folded))  # the unit of 300mA
         forms.update(m.replace(".", "") for m in re.findall(r"\b(?:[^\W\d_]\.){2,}", folded))
         for run in _CAPITALS.finditer(text):
-            letters = "".join(re.findall(r"\b([A-Z])", run[0])).casefold()
+            letters = "".join(re.findall(r"\b([A-Z])", run[0])[:MOST_INITIALS]).casefold()
             if len(letters) > 1:
                 forms.update(letters[i:j] for i in range(len(letters)) for j in range(i + 2, len(letters) + 1))
     return frozenset(forms)
 
 
-def is_known(name: str, forms: frozenset[str], stems: frozenset[str]) -> bool:
+def initials_pattern(form: str) -> re.Pattern[str] | None:
+    """What finds an abbreviation written with full stops or made of capitalised words; None where it can be none.
+
+    It finds what `page_forms` makes forms of: `usa` in U.S.A. and in United States of America.
+    """
+    if not 2 <= len(form) <= LONGEST_ABBREVIATION or not (form.isascii() and form.isalpha()):
+        return None
+    dotted = r"\.".join(f"[{letter}{letter.upper()}]" for letter in form)
+    between = r"[\w'’]{0,40}(?:\s{1,3}(?:(?:of|for|the|and|in|on|de|la|der|und)\s{1,3})?|-)"
+    return re.compile(rf"\b(?:{dotted}\.|{between.join(form.upper())})")
+
+
+def is_known(name: str, has_form: Callable[[str], bool], has_stem: Callable[[str], bool]) -> bool:
     """Whether a page knows a name, by any of its parts' forms or stems."""
     whole = fold(name)
-    if whole.replace(".", "") in forms or whole.replace("-", "") in forms:
+    if any(has_form(form) for form in dict.fromkeys((whole.replace(".", ""), whole.replace("-", "")))):
         return True
     parts = [part for part in re.findall(r"\w+", whole) if len(part) > 1 and not part.isdigit()]
-    return all(part in forms or any(s in stems for s in content_words(part) or words(part)) for part in parts)
+    return all(has_form(part) or any(has_stem(s) for s in content_words(part) or words(part)) for part in parts)
 
 
 _CJK_RUN = lazy_pattern("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff]{2,}")
 _CJK_NUMERAL = lazy_pattern("[〇零一二三四五六七八九十百千万萬亿億两兩月日年号]+")
 
 
-def cjk_holes(claim: str, stems: Collection[str]) -> list[str]:
+def cjk_holes(claim: str, has_pair: Callable[[str], bool]) -> list[str]:
     """Pieces of two or more Han or kana letters of which the page holds no pair, in a claim that is its wording else.
 
     Such scripts mark no names, so a name that was put in another's place shows only like this. Where half or more of
@@ -88,13 +102,13 @@ def cjk_holes(claim: str, stems: Collection[str]) -> list[str]:
     """
     runs = [m[0] for m in _CJK_RUN.finditer(claim)]
     pairs = [run[i : i + 2] for run in runs for i in range(len(run) - 1)]
-    if not pairs or sum(pair not in stems for pair in pairs) >= 0.5 * len(pairs):
+    if not pairs or sum(not has_pair(pair) for pair in pairs) >= 0.5 * len(pairs):
         return []
     found = []
     for run in runs:
         known = [False] * len(run)
         for i in range(len(run) - 1):
-            if run[i : i + 2] in stems:
+            if has_pair(run[i : i + 2]):
                 known[i] = known[i + 1] = True
         text = "".join(" " if k else char for char, k in zip(run, known, strict=True))
         found += [piece for piece in text.split() if len(piece) > 1 and not _CJK_NUMERAL.fullmatch(piece)]

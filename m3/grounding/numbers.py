@@ -8,8 +8,9 @@ nowhere on the cited page, 94 % are not fully supported.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from m3.patterns import lazy_pattern
 
@@ -75,7 +76,8 @@ _DATE = lazy_pattern(
 )
 _HAN_VALUES = dict(zip("〇零一二三四五六七八九", (0, *range(10)), strict=True)) | {"两": 2, "兩": 2}
 _HAN_FACTORS = {"十": 10, "百": 100, "千": 1000, "万": 10_000, "萬": 10_000, "亿": 10**8, "億": 10**8}
-_HAN_NUMERAL = lazy_pattern("[〇零一二三四五六七八九两兩十百千万萬亿億]{2,}")
+_HAN_NUMERAL = lazy_pattern("[〇零一二三四五六七八九两兩十百千万萬亿億]{2,60}")
+MOST_DIGITS = 60  # what is longer is a key or a row of noughts: compared as text
 _RANGE_BEFORE = lazy_pattern(r"(\d{4})\s?[-–—/]\s?$")
 _ROUND_TO = 0.05
 
@@ -97,6 +99,10 @@ class Number:
     year: bool = False
     decade: bool = False
 
+    def moved(self, by: int) -> Number:
+        """The same number in a text that has so many characters before this one."""
+        return replace(self, start=self.start + by, end=self.end + by)
+
     @property
     def in_words(self) -> bool:
         """True for `twenty-five` or 二千, false for what is written with digits."""
@@ -110,11 +116,13 @@ def numbers_in(text: str, *, decimal_comma: bool = False, small_words: bool = Fa
     ordinals and their like in other languages (for pages; a claim's "one of the" is no figure).
     """
     dates = list(_DATE.finditer(text))
-    found = [
-        number
-        for number in _digit_numbers(text, decimal_comma)
-        if not any(date.start() <= number.start < date.end() for date in dates)
-    ]
+    begins = [date.start() for date in dates]
+
+    def in_date(at: int) -> bool:
+        i = bisect_right(begins, at) - 1
+        return i >= 0 and at < dates[i].end()
+
+    found = [number for number in _digit_numbers(text, decimal_comma) if not in_date(number.start)]
     found += [number for date in dates for number in _date_numbers(date)]
     found += [*_word_numbers(text, small_words), *_han_numerals(text)]
     if small_words:
@@ -185,6 +193,8 @@ def _digit_numbers(text: str, decimal_comma: bool) -> Iterator[Number]:
 def _read(text: str, match: re.Match[str], decimal_comma: bool) -> Number:
     core, tail = match["core"], match["tail"].casefold()
     start, end = match.start("core"), match.end("core")
+    if len(core) > MOST_DIGITS:
+        return Number(core, start, end, ())
     if re.fullmatch(r"\d+(?:\.\d+){2,}", core) and not re.fullmatch(r"\d{1,3}(?:\.\d{3})+", core):
         return Number(core, start, end, ())
     value, unit, grouped = _plain_value(core, decimal_comma)
@@ -298,14 +308,36 @@ def _number_of(text: str, run: Sequence[re.Match[str]], small_words: bool) -> It
                 total += (group or 1) * _SCALE[part]
                 group = 0.0
     value = total + group
-    if value > 10 or small_words:
+    if 10 < value < 1e60 or value <= 10 and small_words:
         start, end = run[0].start(), run[-1].end()
         yield Number(text[start:end], start, end, (value,), _unit(f"{value:.0f}", ""))
 
 
-def stands_among(number: Number, page: Iterable[Number]) -> bool:
-    """True when some number of the page equals the claim's `number` by value, rounded to the claim's digits."""
-    return any(same_number(number, other) for other in page)
+class Numbers:
+    """The numbers of a page or a passage, among which a claim's number is found without comparing it with each."""
+
+    def __init__(self, numbers: Iterable[Number]) -> None:
+        found = list(numbers)
+        self._texts = {n.text for n in found if not n.values}
+        self._values = sorted({value for n in found for value in n.values})
+        self._years = sorted({value for n in found if n.year for value in n.values})
+
+    def has(self, number: Number) -> bool:
+        """True when one of them equals the claim's `number` by value, rounded to the claim's digits (`same_number`)."""
+        if not number.values:
+            return number.text in self._texts
+        return any(self._has(number, value) for value in number.values)
+
+    def _has(self, claim: Number, a: float) -> bool:
+        at = bisect_left(self._values, a)
+        if at < len(self._values) and self._values[at] == a:
+            return True
+        if claim.decade:
+            year = bisect_left(self._years, a)
+            return year < len(self._years) and self._years[year] < a + 10
+        if claim.year:
+            return False
+        return any(_rounds_to(claim, a, b) for b in self._values[max(0, at - 1) : at + 1])
 
 
 def same_number(claim: Number, page: Number) -> bool:
@@ -321,5 +353,71 @@ def _equal(claim: Number, a: float, page: Number, b: float) -> bool:
         return a <= b < a + 10 and page.year
     if claim.year:
         return False
+    return _rounds_to(claim, a, b)
+
+
+def _rounds_to(claim: Number, a: float, b: float) -> bool:
     difference = abs(a - b)
     return difference <= claim.unit / 2 * 1.000001 and difference <= _ROUND_TO * abs(a)
+
+
+# --- where a number may stand, before it is read ----------------------------------------------------------
+
+_GROUPED = lazy_pattern(r"\d{1,3}(?:[.,'’ \u00a0\u202f]\d{3})+(?:[.,]\d+)?|\d+(?:[.,]\d+)?")
+_LEADING: dict[int, frozenset[str]] = {
+    digit: frozenset(
+        [word for words in (_UNITS, _TENS, _SMALL) for word, value in words.items() if str(value)[0] == str(digit)]
+        + [char for char, value in (*_HAN.items(), *_HAN_VALUES.items()) if str(value)[0] == str(digit)]
+        + (["hundred", *_HAN_FACTORS] if digit == 1 else [])
+    )
+    for digit in range(1, 10)
+}
+
+
+def leading_digits(numeral: str) -> set[float]:
+    """What is written in digits as fractions (0.1 to 1, or 0): of its digits, and where it may be several numbers, of
+    those of each part."""
+    parts = {numeral} if _GROUPED.fullmatch(numeral) else {numeral, *re.split(r"\D+", numeral)}
+    if not numeral.isascii() or " " in numeral:
+        parts.update(numeral.split())
+    digits = (re.sub(r"\D", "", part).lstrip("0")[:15] for part in parts)
+    return {float(f"0.{found or 0}") for found in digits}
+
+
+def leading_ranges(number: Number) -> list[tuple[float, float]]:
+    """Between which `leading_digits` a writing of `number` in digits begins, whatever scale word follows it.
+
+    Nothing that `same_number` accepts is left out; much of what lies between them is another number.
+    """
+    found = []
+    for value in number.values:
+        for begun in (value, value / 12):  # dozens
+            low, high = _leading_range(number, begun) if begun else (0.0, 0.0)
+            found += [(low, high)] if low <= high else [(low, 1.0), (0.1, high)]
+        if number.year:  # '63, 2018-19
+            short = _fraction(value % 100) if value % 100 else 0.0
+            found.append((short, short))
+    return [(low - 1e-9, high + 1e-9) for low, high in found]
+
+
+def number_words(number: Number) -> list[str]:
+    """The number words, one of which stands where `number` is written in words."""
+    digits: set[int] = set()
+    for value in number.values:
+        low, high = _leading_range(number, value) if value else (0.0, 0.0)
+        first, last = int(low * 10), int(high * 10)
+        digits.update(range(first, last + 1) if first <= last else [*range(first, 10), *range(1, last + 1)])
+    return sorted(word for digit in digits - {0} for word in _LEADING[min(digit, 9)])
+
+
+def _leading_range(number: Number, value: float) -> tuple[float, float]:
+    """Between which fractions (0.1 to 1) the leading digits of an equal number lie; the first is the larger where they
+    pass a power of ten."""
+    far = 10.0 if number.decade else 0.0 if number.year else min(number.unit / 2, _ROUND_TO * abs(value))
+    return _fraction(abs(value) - (0.0 if number.decade else far)), _fraction(abs(value) + far)
+
+
+def _fraction(value: float) -> float:
+    """The digits of a positive number behind "0.": 0.32 of 3,200,000."""
+    mantissa, _, _ = f"{value:.12e}".partition("e")
+    return abs(float(mantissa)) / 10

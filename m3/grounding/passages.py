@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 import re
+from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from m3.grounding.sentences import split_sentences
+from m3.grounding.patience import Patience, unbounded
+from m3.grounding.sentences import MOST_CHARACTERS, cut, split_sentences
+from m3.grounding.windows import LONG, words_of
 from m3.patterns import lazy_pattern
 from m3.records import Block, Page, Passage
 from m3.words import estimate_tokens, stem, stems_like, telling_words, terms, words
@@ -22,6 +25,7 @@ NAME_WEIGHT, NUMBER_WEIGHT = 1.5, 1.5  # of the question's names and numbers, as
 PAIR_BONUS = 0.35  # of two words that stand side by side in the question, for standing so in the unit
 KIND_BONUS = 0.15  # for a number where the question asks for one, for a name where it asks who
 MOST_PAGES = 64  # kept cut at once
+MOST_WINDOWS = 40  # of a long page, in which its passages are chosen
 _SHOWN_TOGETHER = 2  # tokens that a unit costs beside its text: a line break, an ellipsis
 
 _ASKS_NUMBER = lazy_pattern(
@@ -35,7 +39,7 @@ _NAME = lazy_pattern(r"(?<=[a-z,;] )[A-Z][a-z]+")
 
 @dataclass
 class _Unit:
-    """A span of one block that is shown or left out as a whole."""
+    """A span of one block that is shown or left out as a whole, with the words that speak for it."""
 
     block: Block
     start: int
@@ -44,29 +48,37 @@ class _Unit:
     words: list[str]  # that carry meaning, in order
     above: list[str]  # those of the headings above
     score: float = 0.0  # for the question at hand
+    header: int | None = None  # of a table row: which unit its table's first row is
 
     @property
     def cost(self) -> int:
         return estimate_tokens(self.text) + _SHOWN_TOGETHER
 
 
-def rank_passages(question: str, page: Page, budget_tokens: int) -> list[Passage]:
+def rank_passages(question: str, page: Page, budget_tokens: int, *, patience: Patience | None = None) -> list[Passage]:
     """The parts of `page` that matter most for `question`, in document order, within `budget_tokens`.
 
     Parts are blocks, or runs of whole sentences of long blocks. Each passage satisfies `page.text[start:end] ==
     quote`. A table row brings its table's header. What is left of the budget goes to the surroundings of the best part;
-    a page that shares no word with the question yields its beginning.
+    a page that shares no word with the question yields its beginning. A long page is looked at through windows, as far
+    as `patience` lets it.
     """
-    units = [replace(unit) for unit in units_of(page)]
+    if len(page.text) <= LONG:
+        units, frequency = [replace(unit) for unit in units_of(page)], None
+    else:
+        spans, frequency = _promising(question, page, patience or unbounded())
+        units = _units(page.text, page.blocks, spans)
     if not units:
         return []
-    _score(question, units)
+    _score(question, units, frequency)
     chosen: set[int] = set()
     left = budget_tokens
     best = max(range(len(units)), key=lambda i: (units[i].score, -i))
     anchor = best if units[best].score else 0  # what says nothing of the question fills up around the best
     for index in sorted(range(len(units)), key=lambda i: (-units[i].score, abs(i - anchor), i)):
-        wanted = [i for i in (_header_of(units, index), index) if i is not None and i not in chosen]
+        if left <= _SHOWN_TOGETHER:
+            break
+        wanted = [i for i in (units[index].header, index) if i is not None and i not in chosen]
         cost = sum(units[i].cost for i in wanted)
         if cost <= left:
             chosen.update(wanted)
@@ -77,25 +89,101 @@ def rank_passages(question: str, page: Page, budget_tokens: int) -> list[Passage
 
 
 def units_of(page: Page) -> tuple[_Unit, ...]:
-    """What `rank_passages` chooses from, without scores. The same page is cut once while it is remembered."""
-    return _units(page.text, tuple(page.blocks))
+    """What `rank_passages` chooses from on a page that is not long, without scores; cut once while it is remembered."""
+    return _cut_once(page.text, tuple(page.blocks))
 
 
 @lru_cache(maxsize=MOST_PAGES)
-def _units(page_text: str, blocks: tuple[Block, ...]) -> tuple[_Unit, ...]:
-    """The page's blocks without its headings, long ones cut between sentences."""
+def _cut_once(page_text: str, blocks: tuple[Block, ...]) -> tuple[_Unit, ...]:
+    return tuple(_units(page_text, blocks, [(0, len(page_text))]))
+
+
+def _promising(question: str, page: Page, patience: Patience) -> tuple[list[tuple[int, int]], _Frequency]:
+    """The stretches of a long page that hold most of the question's words, and how common these are in the page."""
+    in_page = words_of(page.text)
+    windows = in_page.read(page.url, patience)
+    weights = _question_weights(question)
+    best = in_page.best(
+        [(in_page.places(word, stem), weight) for word, weight in weights.items()], windows, MOST_WINDOWS
+    )
+    # What stands just beside may hold a sentence's other half, or fill up around the best.
+    near = {n for window in best or [0] for n in (window - 1, window, window + 1) if 0 <= n < windows}
+    spans: list[tuple[int, int]] = []
+    for start, end in [in_page.spans[n] for n in sorted(near)] or [(0, MOST_CHARACTERS)]:
+        if spans and spans[-1][1] == start:
+            start = spans.pop()[0]
+        spans.append((start, end))
+    return spans, _Frequency(max(1, windows), {word: in_page.count(word, stem, windows) for word in weights})
+
+
+class _Outline:
+    """Of a page's blocks: where they stand, under which headings, and in which table."""
+
+    def __init__(self, blocks: Sequence[Block]) -> None:
+        self._blocks = blocks
+        self._starts = [block.start for block in blocks]
+        self._headings: list[int] = []
+        self._parent: dict[int, int] = {}
+        self._table: dict[int, int] = {}
+        self._words: dict[int, list[str]] = {}
+        open_headings: list[int] = []
+        for n, block in enumerate(blocks):
+            if block.kind == "heading":
+                while open_headings and (blocks[open_headings[-1]].level or 1) >= (block.level or 1):
+                    open_headings.pop()
+                self._parent[n] = open_headings[-1] if open_headings else -1
+                open_headings.append(n)
+                self._headings.append(n)
+            elif block.kind == "table_row":
+                goes_on = n - 1 in self._table and block.start - blocks[n - 1].end <= 1
+                self._table[n] = self._table[n - 1] if goes_on else n
+
+    def within(self, start: int, end: int) -> range:
+        """The numbers of the blocks that stand in text[start:end], also in part."""
+        return range(max(0, bisect_right(self._starts, start) - 1), bisect_left(self._starts, end))
+
+    def above(self, number: int) -> list[str]:
+        """The telling words of the headings above a block."""
+        found: list[str] = []
+        at = bisect_left(self._headings, number) - 1
+        heading = self._headings[at] if at >= 0 else -1
+        while heading >= 0:
+            if heading not in self._words:
+                self._words[heading] = telling_words(self._blocks[heading].text)
+            found += self._words[heading]
+            heading = self._parent[heading]
+        return found
+
+    def header_of(self, number: int) -> int | None:
+        """The number of the first row of the table that a row stands in; None for what is no row."""
+        return self._table.get(number)
+
+
+def _units(page_text: str, blocks: Sequence[Block], spans: Sequence[tuple[int, int]]) -> list[_Unit]:
+    """What stands in `spans` of the page's blocks but its headings, long blocks cut between sentences.
+
+    A table row comes with its table's first row.
+    """
+    outline = _Outline(blocks)
+    pieces: dict[tuple[int, int], int] = {}  # (block, start) -> end
+    for start, end in spans:
+        for n in outline.within(start, end):
+            block = blocks[n]
+            if block.kind != "heading" and block.start < end and start < block.end:
+                pieces[n, max(start, block.start)] = min(end, block.end)
+                header = outline.header_of(n)
+                if header is not None:
+                    pieces.setdefault((header, blocks[header].start), blocks[header].end)
     units: list[_Unit] = []
-    headings: dict[int, list[str]] = {}
-    for block in blocks:
-        if block.kind == "heading":
-            level = block.level or 1
-            headings = {n: w for n, w in headings.items() if n < level} | {level: telling_words(block.text)}
-            continue
-        for start, end in _spans(block):
-            text = page_text[start:end]
-            above = [word for own in headings.values() for word in own]
-            units.append(_Unit(block, start, end, text, telling_words(text), above))
-    return tuple(units)
+    first: dict[int, int] = {}
+    for (n, start), end in sorted(pieces.items()):
+        above, row_header = outline.above(n), outline.header_of(n)
+        first.setdefault(n, len(units))
+        for a, b in _spans(page_text, blocks[n].kind, start, end):
+            text = page_text[a:b]
+            header = None if row_header is None else first.get(row_header)
+            units.append(_Unit(blocks[n], a, b, text, telling_words(text), above, header=header))
+    return units
 
 
 def _mix(bag: dict[str, float], found: Collection[str], weight: float) -> None:
@@ -103,37 +191,50 @@ def _mix(bag: dict[str, float], found: Collection[str], weight: float) -> None:
         bag[word] = bag.get(word, 0.0) + weight
 
 
-def _spans(block: Block) -> list[tuple[int, int]]:
-    """A block's offsets, or those of runs of its sentences when it is long; code and rows stay whole."""
-    if block.kind in ("code", "table_row") or estimate_tokens(block.text) <= UNIT_TOKENS * 1.5:
-        return [(block.start, block.end)]
+def _spans(text: str, kind: str, start: int, end: int) -> list[tuple[int, int]]:
+    """text[start:end], a block, as itself or as runs of its sentences when it is long; code and rows stay whole."""
+    if kind in ("code", "table_row"):
+        return [(start, end)] if end - start <= MOST_CHARACTERS else list(cut(text, start, end))
+    if estimate_tokens(text[start:end]) <= UNIT_TOKENS * 1.5:
+        return [(start, end)]
     spans: list[tuple[int, int]] = []
-    for start, end in split_sentences(block.text):
-        start, end = block.start + start, block.start + end
-        if spans and estimate_tokens(block.text[spans[-1][0] - block.start : end - block.start]) <= UNIT_TOKENS:
-            spans[-1] = (spans[-1][0], end)
+    for a, b in split_sentences(text, start, end):
+        if spans and estimate_tokens(text[spans[-1][0] : b]) <= UNIT_TOKENS:
+            spans[-1] = (spans[-1][0], b)
         else:
-            spans.append((start, end))
-    return spans or [(block.start, block.end)]
+            spans.append((a, b))
+    return spans or [(start, end)]
 
 
-def _score(question: str, units: list[_Unit]) -> None:
-    """Set each unit's score: its own words, and weaker those of the headings above it and of its neighbours."""
+@dataclass(frozen=True)
+class _Frequency:
+    """In how many of so many parts of a page each word stands."""
+
+    parts: int
+    of: Mapping[str, int]
+
+
+def _score(question: str, units: list[_Unit], frequency: _Frequency | None) -> None:
+    """Set each unit's score: its own words, and weaker those of the headings above it and of its neighbours.
+
+    frequency: of a page of which the units are only a part; None counts the units.
+    """
     weights = _question_weights(question)
     asked = terms(question)
     pairs = {pair for pair in zip(asked, asked[1:], strict=False) if pair[0] != pair[1]}
-    count = len(units)
-    average = sum(len(unit.words) for unit in units) / count or 1.0
+    average = sum(len(unit.words) for unit in units) / len(units) or 1.0
     stems = [stems_like(unit.words, weights) for unit in units]
     held = [set(own) & weights.keys() for own in stems]
-    frequency = Counter(word for words_held in held for word in words_held)
-    rarity = {w: math.log(1 + (count - frequency[w] + 0.5) / (frequency[w] + 0.5)) for w in weights}
+    if frequency is None:
+        frequency = _Frequency(len(units), Counter(word for words_held in held for word in words_held))
+    count, found = frequency.parts, frequency.of
+    rarity = {w: math.log(1 + (count - found.get(w, 0) + 0.5) / (found.get(w, 0) + 0.5)) for w in weights}
     numbers, names = _ASKS_NUMBER.search(question), _ASKS_NAME.search(question)
     for i, (unit, own) in enumerate(zip(units, stems, strict=True)):
         bag: dict[str, float] = dict(Counter(word for word in own if word in weights))
         _mix(bag, set(stems_like(unit.above, weights)) & weights.keys(), HEADING_WEIGHT)
         for j in (i - 1, i + 1):
-            if 0 <= j < count:
+            if 0 <= j < len(units):
                 _mix(bag, held[j], NEIGHBOUR_WEIGHT)
         length = K1 * (1 - B + B * len(unit.words) / average)
         score = sum(weights[w] * rarity[w] * bag[w] * (K1 + 1) / (bag[w] + length) for w in weights if w in bag)
@@ -157,16 +258,6 @@ def _question_weights(question: str) -> dict[str, float]:
             elif i and written[:1].isupper():
                 weights[key] = NAME_WEIGHT
     return weights
-
-
-def _header_of(units: list[_Unit], index: int) -> int | None:
-    """The first row of the table that a row stands in."""
-    if units[index].block.kind != "table_row":
-        return None
-    first = index
-    while first and units[first - 1].block.kind == "table_row" and units[first].start - units[first - 1].end <= 1:
-        first -= 1
-    return first
 
 
 def _merged(page: Page, units: list[_Unit]) -> list[Passage]:

@@ -35,6 +35,13 @@ def quotations_in(claim: str) -> list[str]:
     return [text for text in found if least <= len(text) <= MAX_CHARACTERS]
 
 
+def quotation_parts(quotation: str) -> list[str]:
+    """A quotation as `NormalText.plain` has it, parted where it has an ellipsis."""
+    wanted = re.sub(r" +", " ", "".join(_normal(c) for c in quotation).strip(" .,;:!?"))
+    parts = [p.strip(" .,;:") for p in re.split(r"\s*(?:\[\.\.\.\]|\(\.\.\.\)|\.\.\.)\s*", wanted)]
+    return [p for p in parts if p]
+
+
 class NormalText:
     """A text in which quotations can be found: case, white space, quotation marks and dashes made equal.
 
@@ -67,10 +74,7 @@ class NormalText:
 
         An ellipsis in the quotation parts it; the parts must follow each other.
         """
-        wanted = "".join(_normal(c) for c in "".join(quotation)).strip(" .,;:!?")
-        wanted = re.sub(r" +", " ", wanted)
-        parts = [p.strip(" .,;:") for p in re.split(r"\s*(?:\[\.\.\.\]|\(\.\.\.\)|\.\.\.)\s*", wanted)]
-        parts = [p for p in parts if p]
+        parts = quotation_parts(quotation)
         if not parts:
             return None
         at, first = 0, None

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from m3.grounding.claims import Claim, split_claims
+from m3.grounding.patience import Patience
 from m3.grounding.tags import TAG, TAG_PATTERN
 from m3.grounding.verifier import GroundingReport, Statement, Verifier, verify
 from m3.records import Check, Page, Verdict
@@ -87,9 +88,11 @@ def with_tag(sentence: str, sources: Sequence[int]) -> str:
     return head + tag + tail if tag else head.rstrip() + tail
 
 
-def items_to_mend(summary: str, report: GroundingReport, pages: Mapping[int, str | Page]) -> list[Item]:
+def items_to_mend(
+    summary: str, report: GroundingReport, pages: Mapping[int, str | Page], *, patience: Patience | None = None
+) -> list[Item]:
     """The sentences worth a model call: not found or only partly, and uncited ones that some page nearly has."""
-    verifier = Verifier(summary, pages)
+    verifier = Verifier(summary, pages, patience=patience)
     claims = {(claim.start, claim.end): claim for claim in split_claims(summary)}
     found: list[Item] = []
     for statement in report.statements:
@@ -119,7 +122,13 @@ def items_to_mend(summary: str, report: GroundingReport, pages: Mapping[int, str
 
 
 def apply_answers(
-    summary: str, items: Sequence[Item], reply: str, pages: Mapping[int, str | Page], *, may_drop: bool = False
+    summary: str,
+    items: Sequence[Item],
+    reply: str,
+    pages: Mapping[int, str | Page],
+    *,
+    may_drop: bool = False,
+    patience: Patience | None = None,
 ) -> tuple[str, tuple[Change, ...]]:
     """Take over the model's rewritten sentences, each only if the same rule finds it better borne out than before.
 
@@ -138,7 +147,7 @@ def apply_answers(
             edits.append((item.start, item.end, ""))
             changes.append(Change("removed", item.text, "", item.why))
         elif answer.get("action") == "rewrite":
-            new = _rewritten(item, answer, pages)
+            new = _rewritten(item, answer, pages, patience)
             if new is not None:
                 edits.append((item.start, item.end, new))
                 changes.append(Change("rewritten", item.text, new, item.why))
@@ -171,7 +180,9 @@ def _why(report: GroundingReport, statement: Statement) -> str:
     return "; ".join(dict.fromkeys(c.why for c in checks if c.why))
 
 
-def _rewritten(item: Item, answer: Mapping[str, Any], pages: Mapping[int, str | Page]) -> str | None:
+def _rewritten(
+    item: Item, answer: Mapping[str, Any], pages: Mapping[int, str | Page], patience: Patience | None
+) -> str | None:
     text = answer.get("text")
     if not isinstance(text, str) or not text.strip() or len(text) > 3 * len(item.text) + 200:
         return None
@@ -179,7 +190,7 @@ def _rewritten(item: Item, answer: Mapping[str, Any], pages: Mapping[int, str | 
     cited = [n for n in _whole_numbers(answer.get("sources")) if n in pages]
     if cited and not TAG.search(text):
         text = with_tag(text, cited)
-    report = verify(text, pages)
+    report = verify(text, pages, patience=patience)
     if len(report.statements) != 1 or re.search(r"https?://|www\.|!\[|\]\(", text):
         return None
     verdict = report.statements[0].verdict

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from m3.grounding.tags import TAG_PATTERN
 from m3.patterns import lazy_pattern
@@ -27,15 +28,49 @@ _OPENERS = frozenset(
 )
 _MONTHS_DE = frozenset("januar februar märz april mai juni juli august september oktober november dezember".split())
 
+MOST_CHARACTERS = 2_000  # of one sentence of a page
+_LINE = lazy_pattern(r"[^\n]+")
+_SENTENCE_ENDS = (". ", "! ", "? ", "。", "！", "？")
 _END = lazy_pattern(r"([.!?…]+|[。！？]+)([\"'”’»)\]」』）*_]*)")
 _TAGS_AFTER = lazy_pattern(rf"(?:\s*(?:{TAG_PATTERN}))+[.。]?", re.I)
 _NEXT = lazy_pattern(r"\s*[\"'“‘«(\[*_「『（]*(\S)")
 _WORD_BEFORE = lazy_pattern(r"(\S+)$")
 
 
-def split_sentences(text: str) -> list[tuple[int, int]]:
-    """The sentences of a text as (start, end) offsets; every line is its own block."""
-    return [span for line in re.finditer(r"[^\n]+", text) for span in split_block(text, line.start(), line.end())]
+def split_sentences(text: str, start: int = 0, end: int | None = None) -> list[tuple[int, int]]:
+    """The sentences of text[start:end] as offsets; every line is its own block.
+
+    What goes on for more than `MOST_CHARACTERS` without an end, as lists and code do, is cut between words.
+    """
+    found: list[tuple[int, int]] = []
+    for line in _LINE.finditer(text, start, len(text) if end is None else end):
+        for a, b in split_block(text, line.start(), line.end()):
+            found += [(a, b)] if b - a <= MOST_CHARACTERS else cut(text, a, b)
+    return found
+
+
+def cut(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """text[start:end] in pieces of at most `MOST_CHARACTERS`, cut where a line, a sentence or a word ends."""
+    while start < end:
+        stop = min(end, piece_end(text, start))
+        yield start, stop
+        start = stop
+
+
+def piece_end(text: str, start: int) -> int:
+    """Where the piece that begins at `start` ends: after a line, a sentence or a word, or at its full length."""
+    full = start + MOST_CHARACTERS
+    if full >= len(text):
+        return len(text)
+    least = start + MOST_CHARACTERS // 2
+    line = text.rfind("\n", least, full)
+    if line >= 0:
+        return line + 1
+    sentence = max(text.rfind(mark, least, full) + len(mark) for mark in _SENTENCE_ENDS)
+    if sentence > least:
+        return sentence
+    blank = text.rfind(" ", least, full)
+    return blank + 1 if blank >= 0 else full
 
 
 def split_block(text: str, start: int, end: int) -> list[tuple[int, int]]:

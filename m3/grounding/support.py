@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from m3.grounding.index import NEIGHBOUR, PageIndex, Rarity
 from m3.grounding.language import DECIMAL_COMMA, content_words
 from m3.grounding.names import cjk_holes, is_known, names_in, opening_name, page_forms
-from m3.grounding.numbers import Number, counts_in, numbers_in, same_number, stands_among
+from m3.grounding.numbers import Number, Numbers, counts_in, numbers_in
 from m3.grounding.opposites import is_negated, opposite_words
 from m3.grounding.quantities import contradictions, other_months
 from m3.grounding.quotations import quotations_in
@@ -118,18 +118,18 @@ def find_support(claim: ClaimTerms, page: PageIndex, rarity: Rarity, thresholds:
     chosen = support.sentences
     support.also = _also(ranked, chosen, thresholds.max_passages)
     support.covered = claim.stems & frozenset().union(page.head, *(page.stems[i] for i in chosen))
-    near = [n for i in chosen for n in page.numbers[i]] + page.head_numbers
-    support.covered_numbers = frozenset(k for k, n in enumerate(claim.numbers) if stands_among(n, near))
+    near = Numbers([*(n for i in chosen for n in page.numbers[i]), *page.head_numbers])
+    support.covered_numbers = frozenset(k for k, n in enumerate(claim.numbers) if near.has(n))
     # A figure stands with the rest of the claim, not in some other sentence that was taken for its sake; a year may
     # well stand apart, in a dateline.
     speaking = [i for i in chosen if i == chosen[0] or len(claim.stems & page.stems[i]) >= ABOUT_IT * len(claim.stems)]
-    with_words = [n for i in speaking for n in page.numbers[i]] + page.head_numbers
+    with_words = Numbers([*(n for i in speaking for n in page.numbers[i]), *page.head_numbers])
     figures = [claim.numbers[k] for k in sorted(support.covered_numbers) if not claim.numbers[k].year]
-    apart = [figure.text for figure in figures if not stands_among(figure, with_words)]
+    apart = [figure.text for figure in figures if not with_words.has(figure)]
     if apart:
         support.flags.append(f"the page has {', '.join(apart)} only with other words")
     for quotation in claim.quotations:
-        span = page.normal.find(quotation)
+        span = page.find(quotation)
         if span is None:
             support.missing_quotations.append(quotation)
         else:
@@ -160,9 +160,8 @@ def _cover(
     figures: set[int] = set()
     pool = [i for _, i in ranked[:400]]  # what comes later shares next to nothing
     place = {i: rank for rank, i in enumerate(pool)}
-    figures_of = {
-        i: {k for k, n in enumerate(claim.numbers) if any(same_number(n, m) for m in page.numbers[i])} for i in pool
-    }
+    numbers_of = {i: Numbers(page.numbers[i]) for i in pool}
+    figures_of = {i: {k for k, n in enumerate(claim.numbers) if numbers_of[i].has(n)} for i in pool}
 
     def gain(i: int) -> float:
         new = sum(rarity(stem) for stem in (claim.stems & page.stems[i]) - words)
@@ -191,8 +190,10 @@ def _judge(
     claim: ClaimTerms, pages: Sequence[PageIndex], chosen: Sequence[tuple[PageIndex, int]], support: Support
 ) -> None:
     """Fill in the coverage and everything that is missing or speaks against the claim."""
-    near = [n for page, i in chosen for n in page.numbers[i]] + [n for page in pages for n in page.head_numbers]
-    counted = [count for count in claim.counts if stands_among(count, near)]
+    near = Numbers(
+        [*(n for page, i in chosen for n in page.numbers[i]), *(n for page in pages for n in page.head_numbers)]
+    )
+    counted = [count for count in claim.counts if near.has(count)]
     support.covered |= claim.stems & frozenset(content_words(" ".join(count.text for count in counted)))
     weight = claim.weight
     held = len(support.covered) + NUMBER_WEIGHT * len(support.covered_numbers)
@@ -202,13 +203,11 @@ def _judge(
     for k, number in enumerate(claim.numbers):
         if k in support.covered_numbers:
             continue
-        if any(stands_among(number, page.all_numbers) for page in pages):
+        if any(page.has_number(number) for page in pages):
             far.append(number.text)
         else:
             support.missing_numbers.append(number.text)
-    support.missing_names = [
-        name for name in claim.names if not any(is_known(name, page.forms, page.all_stems) for page in pages)
-    ]
+    support.missing_names = [name for name in claim.names if not any(page.knows(name) for page in pages)]
     if chosen:
         far += _names_elsewhere(claim, pages, chosen, support)
     if far:
@@ -221,10 +220,10 @@ def _judge(
         where = "claim" if claim.negated else "page"
         support.flags.append(f"only the {where} has a negation")
     opening = opening_name(claim.text)
-    if opening and not any(is_known(opening, page.forms, page.all_stems) for page in pages):
+    if opening and not any(page.knows(opening) for page in pages):
         support.flags.append(f"not on the page: {opening}")
     _beside_numbers(claim, chosen, support)
-    holes = cjk_holes(claim.text, frozenset().union(*(page.all_stems for page in pages)))
+    holes = cjk_holes(claim.text, lambda pair: any(page.has_stem(pair) for page in pages))
     if holes:
         support.flags.append("not on the page: " + ", ".join(holes[:4]))
     run = _longest_missing_run(claim, support.covered)
@@ -239,8 +238,11 @@ def _judge(
 def _beside_numbers(claim: ClaimTerms, chosen: Sequence[tuple[PageIndex, int]], support: Support) -> None:
     """Flag another unit, sign or month than the passages have, and a small number word that they lack."""
     support.flags += contradictions(claim.text, claim.numbers, [(page.text, page.numbers[i]) for page, i in chosen])
-    near = [n for page, i in chosen for n in page.numbers[i]] + [n for page, _ in chosen for n in page.head_numbers]
-    lacking = [count.text for count in claim.counts if not stands_among(count, near)]
+    heads = {id(page): page for page, _ in chosen}.values()
+    near = Numbers(
+        [*(n for page, i in chosen for n in page.numbers[i]), *(n for page in heads for n in page.head_numbers)]
+    )
+    lacking = [count.text for count in claim.counts if not near.has(count)]
     if lacking:
         support.flags.append("not in the passages: " + ", ".join(lacking))
     passages = " ".join(f"{page.sentence(i)} {page.title}" for page, i in chosen)
@@ -258,7 +260,7 @@ def _names_elsewhere(
         return []
     forms = page_forms([*(page.sentence(i) for page, i in chosen), *(f"{page.title} {page.address}" for page in pages)])
     stems = frozenset().union(*(page.stems[i] for page, i in chosen), *(page.head for page in pages))
-    return [name for name in known if not is_known(name, forms, stems)]
+    return [name for name in known if not is_known(name, forms.__contains__, stems.__contains__)]
 
 
 def _longest_missing_run(claim: ClaimTerms, covered: frozenset[str]) -> list[str]:

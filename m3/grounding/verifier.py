@@ -13,8 +13,11 @@ from typing import Any
 
 from m3.grounding.claims import Claim, split_claims
 from m3.grounding.fragments import Linker
-from m3.grounding.index import PageIndex, Rarity, index_page
-from m3.grounding.language import DECIMAL_COMMA, language_of
+from m3.grounding.index import PageIndex, PageView, Rarity
+from m3.grounding.language import DECIMAL_COMMA, content_words, language_of
+from m3.grounding.long_pages import open_page
+from m3.grounding.patience import Patience, unbounded
+from m3.grounding.sentences import MOST_CHARACTERS
 from m3.grounding.support import (
     THRESHOLDS,
     ClaimTerms,
@@ -30,6 +33,8 @@ from m3.grounding.support import (
 from m3.records import Check, Page, Passage, Verdict
 
 METHOD = "lexical/1"
+MOST_NUMBERS = 60  # of one claim
+NO_TIME = "the run's time was over before this could be checked"
 ADDS_LITTLE = 0.10  # a source whose absence lowers the joint coverage by less bears nothing out
 NOTE = "Matched by wording, numbers and names, not by meaning."
 _ORDER: dict[Verdict, int] = {"matched": 4, "partly": 3, "unchecked": 2, "not_found": 1, "uncited": 0}
@@ -107,13 +112,20 @@ class GroundingReport:
         return {"name": METHOD, **asdict(self.thresholds)}
 
 
-def verify(summary: str, pages: Mapping[int, str | Page], *, thresholds: Thresholds = THRESHOLDS) -> GroundingReport:
+def verify(
+    summary: str,
+    pages: Mapping[int, str | Page],
+    *,
+    thresholds: Thresholds = THRESHOLDS,
+    patience: Patience | None = None,
+) -> GroundingReport:
     """Check every claim of `summary` against each page it cites. `pages` maps source numbers to pages read.
 
     One check a citation, `uncited` claims one with `source=None`. Every passage satisfies
-    `page.text[start:end] == quote`. Never raises: what goes wrong with one claim makes it `unchecked`.
+    `page.text[start:end] == quote`. Never raises: what goes wrong with one claim makes it `unchecked`, and so does
+    what `patience` leaves no time for.
     """
-    verifier = Verifier(summary, pages, thresholds)
+    verifier = Verifier(summary, pages, thresholds, patience)
     checks: list[Check] = []
     statements: list[Statement] = []
     for claim in split_claims(summary):
@@ -134,12 +146,29 @@ def _check(claim: Claim, source: int | None, verdict: Verdict, why: str = "", **
     return Check(claim.text, source, verdict, why, start=claim.start, end=claim.end, **more)
 
 
+@dataclass(frozen=True)
+class _Found:
+    """What one page has for a claim: where it was looked, what was found, and the verdict of that page alone."""
+
+    page: PageIndex
+    support: Support
+    check: Check
+
+
 class Verifier:
     """The pages of a run, ready to be asked about single claims."""
 
-    def __init__(self, summary: str, pages: Mapping[int, str | Page], thresholds: Thresholds = THRESHOLDS) -> None:
+    def __init__(
+        self,
+        summary: str,
+        pages: Mapping[int, str | Page],
+        thresholds: Thresholds = THRESHOLDS,
+        patience: Patience | None = None,
+    ) -> None:
         self._pages = dict(pages)
-        self._index = {number: index_page(page) for number, page in pages.items()}
+        self._patience = patience or unbounded()
+        opened = ((n, open_page(pages[n], self._patience)) for n in sorted(pages))
+        self._index: dict[int, PageView] = {n: page for n, page in opened if page is not None}
         self._rarity = Rarity(self._index[n] for n in sorted(self._index))
         self._language = language_of(" ".join(c.text for c in split_claims(summary)))
         # A short summary does not tell its language; its numbers are then read as those of the pages are.
@@ -151,17 +180,21 @@ class Verifier:
     def check(self, claim: Claim) -> list[Check]:
         """One check for each cited source: alone, then, where none matches alone, all together."""
         terms = self.read(claim)
+        if len(terms.numbers) > MOST_NUMBERS or len(claim.text) > MOST_CHARACTERS:
+            why = "the sentence is too long to be compared"
+            return [_check(claim, n, "unchecked", why) for n in claim.cited] or [_check(claim, None, "uncited", why)]
         if not claim.cited:
             better = self.better_source(terms, ())
             why = "no source is cited" + (f"; Source {better} does have it" if better is not None else "")
             return [_check(claim, None, "uncited", why, better_source=better)]
         known = [n for n in claim.cited if n in self._pages]
-        found: dict[int, tuple[Support, Check]] = {}
+        found: dict[int, _Found] = {}
+        checks: dict[int, Check] = {}
         for number in known:
-            here = self._read_as_copied(claim, number) or terms
-            support = find_support(here, self._index[number], self._rarity, self._thresholds)
-            found[number] = (support, self._alone(claim, here, number, support))
-        checks = {number: check for number, (_, check) in found.items()}
+            one = self._find(terms, claim, number)
+            if one is not None:
+                found[number] = one
+            checks[number] = one.check if one is not None else _check(claim, number, "unchecked", NO_TIME)
         if len(found) > 1 and not any(check.verdict == "matched" for check in checks.values()):
             checks |= self._together(terms, found)
         for number in claim.cited:
@@ -179,8 +212,8 @@ class Verifier:
     def _read_as_copied(self, claim: Claim, number: int) -> ClaimTerms | None:
         """A sentence copied from a page writes its numbers as that page does, whatever the summary's language."""
         page = self._index[number]
-        same_comma = (page.language in DECIMAL_COMMA) == (self._reads_as in DECIMAL_COMMA)
-        if same_comma or " ".join(claim.text.split()) not in " ".join(page.text.split()):
+        same_comma = page.decimal_comma == (self._reads_as in DECIMAL_COMMA)
+        if same_comma or not page.holds(" ".join(claim.text.split())):
             return None
         return read_claim(claim.text, page.language, claim.context)
 
@@ -192,35 +225,62 @@ class Verifier:
         best: tuple[float, int] | None = None
         for number in sorted(self._index):
             page = self._index[number]
-            if number in cited or self._foreign(page) or self._is_snippet(number):
+            if number in cited or self._foreign(page) or self._is_snippet(number) or not self._may_match(terms, page):
                 continue
-            support = find_support(terms, page, self._rarity, self._thresholds)
+            if not self._patience.may_check():
+                break
+            support = find_support(terms, page.about(terms), self._rarity, self._thresholds)
+            if self._patience.gave_up:
+                break
             if decide(terms, support, page.word_count, self._thresholds) == "matched":
                 best = max(best or (-1.0, 0), (support.coverage, -number))
         return None if best is None else -best[1]
+
+    def _may_match(self, terms: ClaimTerms, page: PageView) -> bool:
+        """False where the page holds too few of the claim's words anywhere."""
+        in_words = frozenset(content_words(" ".join(count.text for count in terms.counts)))  # the page may have 7
+        lacking = sum(not page.has_stem(stem) for stem in terms.stems - in_words)
+        return terms.weight - lacking >= (self._thresholds.matched - 0.001) * terms.weight
 
     def best_passages(self, terms: ClaimTerms, most: int) -> list[tuple[int, Passage]]:
         """The passages of all pages that come closest to a claim, as (source, passage), best first."""
         found = []
         for number in sorted(self._index):
-            support = find_support(terms, self._index[number], self._rarity, self._thresholds)
-            found += [(support.coverage, -number, p) for p in self._passages(number, support)[:2]]
+            if not self._patience.may_check():
+                break
+            page = self._index[number].about(terms)
+            support = find_support(terms, page, self._rarity, self._thresholds)
+            if self._patience.gave_up:
+                break
+            found += [(support.coverage, -number, p) for p in self._passages(number, page, support)[:2]]
         found.sort(key=lambda item: (-item[0], -item[1], item[2].start))
         return [(-number, passage) for _, number, passage in found[:most]]
 
     # --- one source
 
-    def _alone(self, claim: Claim, terms: ClaimTerms, number: int, support: Support) -> Check:
-        page = self._index[number]
+    def _find(self, terms: ClaimTerms, claim: Claim, number: int) -> _Found | None:
+        """What one page has for a claim, and the verdict of that page alone; None where the time is over."""
+        if number not in self._index or not self._patience.may_check():
+            return None
+        here = self._read_as_copied(claim, number) or terms
+        page = self._index[number].about(here)
+        support = find_support(here, page, self._rarity, self._thresholds)
+        if self._patience.gave_up:
+            return None
+        return _Found(page, support, self._alone(claim, here, number, page, support))
+
+    def _alone(self, claim: Claim, terms: ClaimTerms, number: int, page: PageIndex, support: Support) -> Check:
         verdict = decide(terms, support, page.word_count, self._thresholds)
         why = why_of(terms, support, verdict, page.word_count)
         if not page.text.strip():
             verdict, why = "unchecked", "the page gave no text"
         elif verdict in ("partly", "not_found") and self._foreign(page):
             verdict, why = self._foreign_verdict(page, support)
+        if verdict in ("partly", "not_found") and not page.complete:
+            verdict, why = "unchecked", f"the page is too long to be looked at whole: {page.looked_at()}"
         if verdict == "matched" and self._is_snippet(number):
             verdict, why = "partly", "only the search engine's snippet was read, not the page"
-        passages = self._passages(number, support) if verdict != "unchecked" else ()
+        passages = self._passages(number, page, support) if verdict != "unchecked" else ()
         missing = (*support.missing_numbers, *support.missing_names, *support.missing_quotations)
         return _check(
             claim,
@@ -233,10 +293,10 @@ class Verifier:
             flags=tuple(support.flags) if verdict != "unchecked" else (),
         )
 
-    def _foreign(self, page: PageIndex) -> bool:
+    def _foreign(self, page: PageView) -> bool:
         return bool(page.language and self._language and page.language != self._language)
 
-    def _foreign_verdict(self, page: PageIndex, support: Support) -> tuple[Verdict, str]:
+    def _foreign_verdict(self, page: PageView, support: Support) -> tuple[Verdict, str]:
         """Words of two languages cannot be compared, but figures and quotations can."""
         missing = support.missing_numbers + [f"“{text[:80]}”" for text in support.missing_quotations]
         language = page.language if len(page.language) == 2 else page.language.capitalize()
@@ -251,10 +311,9 @@ class Verifier:
         page = self._pages[number]
         return isinstance(page, Page) and page.kind == "snippet"
 
-    def _passages(self, number: int, support: Support) -> tuple[Passage, ...]:
-        page, source = self._index[number], self._pages[number]
+    def _passages(self, number: int, page: PageIndex, support: Support) -> tuple[Passage, ...]:
         if number not in self._linkers:
-            self._linkers[number] = Linker(source)
+            self._linkers[number] = Linker(self._pages[number])
         found = []
         for start, end in passages_of(support, page)[: self._thresholds.max_passages]:
             link, page_number = self._linkers[number].link(start, end)
@@ -263,9 +322,9 @@ class Verifier:
 
     # --- several sources
 
-    def _together(self, terms: ClaimTerms, found: Mapping[int, tuple[Support, Check]]) -> dict[int, Check]:
+    def _together(self, terms: ClaimTerms, found: Mapping[int, _Found]) -> dict[int, Check]:
         """The checks of the sources that bear a claim out together where none does alone."""
-        parts = {n: (self._index[n], support) for n, (support, _) in found.items()}
+        parts = {n: (one.page, one.support) for n, one in found.items()}
         joint = joint_support(terms, list(parts.values()))
         words = sum(page.word_count for page, _ in parts.values())
         verdict = decide(terms, joint, words, self._thresholds)
@@ -274,7 +333,7 @@ class Verifier:
         if any(self._is_snippet(n) for n in parts):
             verdict = "partly"
         changed = {}
-        for number, (_, check) in found.items():
+        for number, check in ((n, one.check) for n, one in found.items()):
             rest = [part for n, part in parts.items() if n != number]
             without = joint_support(terms, rest)
             adds = joint.coverage - without.coverage >= ADDS_LITTLE or len(without.missing_numbers) > len(
