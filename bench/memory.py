@@ -1,11 +1,12 @@
 """Long-term memory: what a recall and a save cost at 1,000, 10,000 and 100,000 sessions, and what recall finds.
 
-    python bench/memory.py [--json] [--sizes 1000,10000,100000] [--recalls 30]
+    python bench/memory.py [--json] [--sizes 1000,10000,100000] [--recalls 30] [--stores redis,sqlite]
 
-Redis is a real one behind the REST interface of the tests; sessions are loaded straight into it. Beside the index
-stands the naive way, one list read whole and compared here, measured up to 10,000 sessions (at 100,000 it moves 230 MB
-a recall). Milliseconds are medians of wall time on this machine, loopback included; requests, commands and bytes are
-counts. Recall quality needs the public cases (M3_CASES); it is left out where they are absent.
+Redis is a real one behind the REST interface of the tests; sessions are loaded straight into it, and into the tables
+of SQLite. Beside the index stands the naive way, one list read whole and compared here, measured up to 10,000 sessions
+(at 100,000 it moves 230 MB a recall). Milliseconds are medians of wall time on this machine, loopback included;
+requests, commands and bytes are counts. Recall quality needs the public cases (M3_CASES) and is left out where they are
+absent; `bench/recall.py` says more of it.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import itertools
 import json
 import os
 import random
+import sqlite3
 import statistics
 import sys
 import tempfile
@@ -28,6 +30,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
 from m3.questions import question_stems  # noqa: E402
+from m3.recall import length_weight  # noqa: E402
 from m3.report import FinalOutput  # noqa: E402
 from m3.sessions import PastResearch, PastSource, new_id, to_json  # noqa: E402
 from memory_integration import LocalMemory, LongTermMemory  # noqa: E402
@@ -71,6 +74,26 @@ def load_redis(store: LongTermMemory, port: int, count: int) -> None:
                 commands.append(encoded(["LPUSH", "naive", to_json(session)]))
         connection.run(commands)
     connection.close()
+
+
+def load_sqlite(path: Path, count: int) -> None:
+    """What as many saves would leave in the file, in one transaction and in the order of each table."""
+    store = LocalMemory(path)
+    store.put()  # makes the tables
+    store.close()
+    postings: list[tuple[str, int, float]] = []
+
+    def rows() -> Iterator[tuple[int, str, float, str]]:
+        for n, session in enumerate(make_sessions(count), 1):
+            postings.extend((stem, n, length_weight(session.stems)) for stem in session.stems)
+            yield n, session.id, datetime.fromisoformat(session.stored_at).timestamp(), to_json(session)
+
+    with sqlite3.connect(path) as db:
+        db.execute("PRAGMA synchronous = OFF")
+        db.executemany("INSERT INTO session(n, id, stored, body) VALUES(?, ?, ?, ?)", rows())
+        db.executemany("INSERT INTO posting VALUES(?, ?, ?)", sorted(postings))
+        db.execute("INSERT INTO frequency SELECT stem, count(*) FROM posting GROUP BY stem")
+    db.close()
 
 
 def in_batches(sessions: Iterator[PastResearch], size: int) -> Iterator[list[PastResearch]]:
@@ -134,10 +157,8 @@ def measure_redis(server: UpstashServer, count: int, queries: Sequence[str]) -> 
 
 
 def measure_sqlite(path: Path, count: int, queries: Sequence[str]) -> dict[str, Any]:
+    load_sqlite(path, count)
     store = LocalMemory(path, max_sessions=None)
-    for batch in in_batches(make_sessions(count), 5_000):
-        if not store.put(*batch):
-            raise RuntimeError("the sessions could not be loaded")
     started = time.process_time()
     found: dict[str, Any] = {"recall_ms": timed(store.retrieve_related, queries)}
     found["recall_cpu_ms"] = round((time.process_time() - started) * 1000 / len(queries), 2)
@@ -145,6 +166,7 @@ def measure_sqlite(path: Path, count: int, queries: Sequence[str]) -> dict[str, 
         FinalOutput(f"{query} saved", "It says something of note. " * 60, (), "answered") for query in queries[:10]
     ]
     found["save_ms"] = timed(lambda query: store.store_research(outputs[queries.index(query)]), queries[:10])
+    found["sessions"] = store.stats()["sessions"]
     store.close()
     found["file_bytes_a_session"] = path.stat().st_size // count
     return found
@@ -172,7 +194,9 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="print one JSON object as the last line")
     parser.add_argument("--sizes", default="1000,10000,100000", help="numbers of sessions, comma-separated")
     parser.add_argument("--recalls", type=int, default=30, help="questions asked of each store")
+    parser.add_argument("--stores", default="redis,sqlite", help="which stores, comma-separated")
     args = parser.parse_args()
+    stores = args.stores.split(",")
     figures: dict[str, Any] = {}
 
     def show(name: str, row: dict[str, Any]) -> None:
@@ -189,8 +213,10 @@ def main() -> int:
                 # A part of each question's words, and a long one that no store may answer with more commands.
                 queries = [" ".join(query.split()[: 2 + n % 5]) for n, query in enumerate(picked)]
                 queries.append(" ".join(picked[:6]))
-                show(f"redis_{size}", measure_redis(server, size, queries))
-                show(f"sqlite_{size}", measure_sqlite(Path(folder) / f"{size}.sqlite", size, queries))
+                if "redis" in stores:
+                    show(f"redis_{size}", measure_redis(server, size, queries))
+                if "sqlite" in stores:
+                    show(f"sqlite_{size}", measure_sqlite(Path(folder) / f"{size}.sqlite", size, queries))
     if args.json:
         print(json.dumps(figures))
     return 0
