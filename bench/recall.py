@@ -4,8 +4,8 @@
 
 Two sets. `subjects` (tests/cases/recall_subjects.json, in English, German, Russian and across them): of every subject
 one question is stored; the same question in other words should bring it back, another question on the same subject
-should show nothing. Its even rows served to choose the constants of `m3/recall.py` ("tuning"), its odd ones did not
-("held"). `given` (M3_CASES, left out where absent): questions of 77 topics all about banking; a stored one is right
+should show nothing. Its `tuning` rows served to choose the rules and constants of `m3/recall.py`, its `held` ones did
+not. `given` (M3_CASES, left out where absent): questions of 77 topics all about banking; a stored one is right
 when its topic is the question's; "wrong" is asked with all sessions of that topic taken away. Everything goes through
 a real SQLite store; `floor` is a multiple of the one in use.
 """
@@ -74,7 +74,7 @@ def subjects(folder: Path, background: Sequence[str]) -> dict[str, Curve]:
         remember(store, question)
     curves = {"tuning": Curve(), "held": Curve()}
     for row, group in enumerate(groups):
-        curve = curves["held" if row % 2 else "tuning"]
+        curve = curves[group["use"]]
         for question in group["same"]:
             for at, found in shown(store, question):
                 curve.right[at].append(ids[row] in found)

@@ -1,4 +1,4 @@
-"""What a question asks: its words without those of its grammar, their stems, and the aspect that is asked about.
+"""What a question asks: its words without those of its grammar, their stems, its names, and the aspect asked about.
 
 English, German and Russian are known; in other languages every word counts and only equal words are the same.
 """
@@ -20,6 +20,7 @@ SAME_SHARE = 0.6  # … and which part of the longer one they are at least
 
 _HIRAGANA = re.compile("[\u3041-\u309f]")
 _CYRILLIC = re.compile("[\u0400-\u04ff]")
+_NAME = re.compile(r"[^\W\d_a-zß-öø-ÿа-яё][\w.]*(?:[ -](?:[^\W\d_a-zß-öø-ÿа-яё][\w.]*|\d[\w.]*))+")
 _UMLAUT = re.compile("[äöüß]")
 
 _GERMAN = frozenset(
@@ -68,6 +69,15 @@ _ASPECTS = {
     "|gebühren|сколько стоит|стоимость|цена|цены|дорого",
     "time": "when|what date|wann|когда|дата",
     "place": "where|location|wo|woher|wohin|где|куда|откуда",
+    "size": "how big|how large|how tall|how high|how deep|how far|size of|wie groß|wie hoch|wie tief|wie weit|größe"
+    "|höhe|размер|высота|глубина|расстояние",
+    "age": "how old|age of|wie alt|alter|возраст",
+    "speed": "how fast|how quickly|speed|wie schnell|geschwindigkeit|как быстро|скорость",
+    "risk": "risk|risks|danger|dangers|dangerous|safe|harmful|side effects|gefahr|gefahren|gefährlich|risiko|risiken"
+    "|schädlich|nebenwirkungen|опасно|опасен|опасна|вреден|вредно|риск|риски|побочные эффекты",
+    "effect": "effect of|effects of|affect|affects|impact|influence|wirkung|auswirkungen|einfluss|wirkt|влияет|влияние"
+    "|действует|воздействие",
+    "permission": "legal|illegal|allowed|forbidden|erlaubt|verboten|darf|dürfen|законно|законен|запрещено|разрешено",
     "person": "who|whom|whose|author|inventor|founder|wer|wem|wen|autor|erfinder|кто|кого|автор",
 }
 _ASPECT_OF = {tuple(phrase.split()): name for name, phrases in _ASPECTS.items() for phrase in phrases.split("|")}
@@ -147,20 +157,43 @@ def is_light(word: str) -> bool:
 
 
 @lru_cache(maxsize=4_096)
-def aspects(text: str) -> frozenset[str]:
-    """What is asked about the subject: `cause`, `price`, `time` …; `manner` for a mere "how"; none when it is not told.
-
-    "How long does a flight to Mars take?" and "What does a flight to Mars cost?" share their subject, not their aspect.
-    """
-    found, at, names = words(text), 0, set[str]()
+def _asked(text: str) -> tuple[frozenset[str], frozenset[str]]:
+    """The aspects that are asked about, and the words by which they are."""
+    found, at, names, used = words(text), 0, set[str](), set[str]()
     while at < len(found):
         for length in range(min(_LONGEST, len(found) - at), 0, -1):
             name = _ASPECT_OF.get(tuple(found[at : at + length]))
             if name:
                 names.add(name)
+                used.update(found[at : at + length])
                 break
         at += length
-    return frozenset(names or ({"manner"} if not _MANNER.isdisjoint(found) else ()))
+    return frozenset(names or ({"manner"} if not _MANNER.isdisjoint(found) else ())), frozenset(used)
+
+
+def aspects(text: str) -> frozenset[str]:
+    """What is asked about the subject: `cause`, `price`, `time` …; `manner` for a mere "how"; none when it is not told.
+
+    "How long does a flight to Mars take?" and "What does a flight to Mars cost?" share their subject, not their aspect.
+    """
+    return _asked(text)[0]
+
+
+def subject_words(text: str) -> tuple[str, ...]:
+    """The content words that do not merely say which aspect is asked about; all of them where no other is left."""
+    used = _asked(text)[1]
+    return tuple(w for w in content_words(text) if w not in used) or content_words(text)
+
+
+@lru_cache(maxsize=4_096)
+def names(text: str) -> tuple[frozenset[str], ...]:
+    """The words of each name of several words, as capital letters and numbers tell it: Raspberry Pi 5, Boeing 737 MAX.
+
+    Each is one thing, whatever the number of its words.
+    """
+    content = frozenset(subject_words(text))
+    found = (frozenset(words(match)) & content for match in _NAME.findall(text[:MAX_CHARACTERS]))
+    return tuple(name for name in found if len(name) > 1)
 
 
 @lru_cache(maxsize=262_144)

@@ -5,8 +5,8 @@ question, divided by the root of their length (what one ZUNIONSTORE computes). H
 those below a floor are dropped: some session always shares a word, and a wrong lead costs more than none.
 
 What has to be told apart is the same question in other words from another question on the same subject. So the
-heaviest shared word, which names the subject, counts for little; words that say little about any question count for
-little; and two questions that ask for different things (a price, a cause, a time …) are hardly the same.
+heaviest shared word or name, which is the subject, counts for little; words that say little about any question count
+for less; and two questions that ask for different things (a price, a cause, a time …) are hardly the same.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from m3.questions import aspects, content_words, function_words, is_light, question_stems, same_word, stems_of
+from m3.questions import aspects, function_words, is_light, names, question_stems, same_word, stems_of, subject_words
 from m3.sessions import COMPARED_BYTES, PastResearch, cut_bytes
 
 CANDIDATES = 20
@@ -30,7 +30,7 @@ ASPECT_WEIGHT = 0.5  # of a content word's
 OTHER_ASPECT = 0.5  # factor where both questions tell what they ask, and it is not the same
 # A session is shown from this score on. Where many sessions share the question's words each of these weighs less, and
 # the scores of right and wrong leads fall alike: the floor follows, by a power of the words' mean share of sessions.
-FLOOR, RARE, FALL = 0.33, 0.006, 0.7
+FLOOR, FLOOR_LEAST, RARE, FALL = 0.28, 0.1, 0.007, 0.7
 YOUNG = 100  # sessions added to their number, so that one of few is no large share
 ALIKE_PENALTY = 0.5  # of a session that resembles one already chosen: three leads should be three
 
@@ -58,7 +58,7 @@ def length_weight(stems: Sequence[str]) -> float:
 
 def floor(share: float) -> float:
     """The score from which a session is shown, where the question's words stand in `share` of the sessions each."""
-    return FLOOR * math.pow(RARE / max(share, RARE), FALL)
+    return max(FLOOR_LEAST, FLOOR * math.pow(RARE / max(share, RARE), FALL))
 
 
 def related(
@@ -103,17 +103,22 @@ class Question:
         if not plain:
             return
         mean = math.fsum(plain.values()) / len(plain)
-        weight = {word: w * _heaviness(word) for word, w in plain.items()}
+        heavy = _heaviness(self._compared)
+        weight = {word: w * heavy[word] for word, w in plain.items()}
         for candidate in candidates:
             yield replace(candidate, score=round(self._score(_compared(candidate), weight, mean), 4))
 
     def _score(self, text: str, weight: Mapping[str, float], mean: float) -> float:
-        theirs = content_words(text)
-        shared = [w for word, w in weight.items() if any(same_word(word, other) for other in theirs)]
+        theirs = subject_words(text)
+        shared = {word: w for word, w in weight.items() if any(same_word(word, other) for other in theirs)}
         if not shared:
             return 0.0
-        alone = [_heaviness(other) for other in theirs if not any(same_word(word, other) for word in weight)]
-        both, either = math.fsum(shared), math.fsum(weight.values()) + mean * math.fsum(alone)
+        heavy = _heaviness(text)
+        alone = [heavy[other] for other in theirs if not any(same_word(word, other) for word in weight)]
+        both, either = math.fsum(shared.values()), math.fsum(weight.values()) + mean * math.fsum(alone)
+        subject = max(
+            *shared.values(), *(math.fsum(shared.get(w, 0.0) for w in name) for name in names(self._compared)), 0
+        )
         mine, other = aspects(self._compared), aspects(text)
         sets = [(FUNCTION_WORD_WEIGHT, function_words(self._compared), function_words(text))]
         if mine and other:
@@ -122,7 +127,7 @@ class Question:
             both += each * mean * len(a & b)
             either += each * mean * len(a | b)
         factor = OTHER_ASPECT if mine and other and mine.isdisjoint(other) else 1.0
-        return factor * max(0.0, both - SUBJECT * max(shared)) / either
+        return factor * max(0.0, both - SUBJECT * subject) / either
 
     @property
     def _compared(self) -> str:
@@ -130,7 +135,7 @@ class Question:
 
     @property
     def _words(self) -> tuple[str, ...]:
-        return content_words(self._compared)
+        return subject_words(self._compared)
 
     def _df(self, word: str) -> int:
         return max(self.df.get(stem, 0) for stem in stems_of(word))
@@ -140,8 +145,10 @@ def _compared(candidate: PastResearch) -> str:
     return cut_bytes(candidate.query, COMPARED_BYTES)
 
 
-def _heaviness(word: str) -> float:
-    return LIGHT_WEIGHT if is_light(word) else 1.0
+def _heaviness(text: str) -> dict[str, float]:
+    """How much each word of a question counts, beside its idf."""
+    in_name = {word: 1.0 / len(name) for name in names(text) for word in name}
+    return {w: in_name.get(w, LIGHT_WEIGHT if is_light(w) else 1.0) for w in subject_words(text)}
 
 
 def _newness(candidate: PastResearch, chosen: Sequence[PastResearch]) -> float:

@@ -21,6 +21,7 @@ from m3.records import Check, RunControl, Source, page_from_parts
 from m3.report import FinalOutput
 from m3_react_agent import run_react_loop
 from memory_integration import LocalMemory, LongTermMemory, NoMemory, ResearchStore, StoreResult, build_memory
+from tests.conftest import OWN_CASES
 from tests.scripted import DictWeb, ScriptedLLM
 from tests.test_cli import QUESTION
 from tests.test_cli import run as run_command
@@ -253,6 +254,18 @@ def test_recall_takes_three_requests_and_few_commands_for_any_question(server: U
         server.reset()
         assert store.retrieve_related(query)
         assert len(server.log) == 3 and server.commands <= 15 and server.bytes_out < 20_000
+
+
+def test_both_stores_show_the_same(server: UpstashServer, tmp_path: Path) -> None:
+    stores = [upstash(server), LocalMemory(tmp_path / "m.sqlite", clock=Clock())]
+    groups = json.loads((OWN_CASES / "recall_subjects.json").read_text(encoding="utf-8"))[::3]
+    long = "Which of the following is true of oolong tea: " + ", ".join(f"claim {n} of {n * n}" for n in range(60))
+    for store in stores:
+        for query in (long, *(group["stored"] for group in groups)):
+            store.store_research(output(query))
+    for query in (long, *(query for group in groups for query in (*group["same"], *group["other"]))):
+        redis, local = ([(p.score, p.query[:90]) for p in s.retrieve_related(query)] for s in stores)
+        assert redis == local
 
 
 def test_a_save_is_one_transaction_and_repeating_it_changes_nothing(server: UpstashServer) -> None:

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from m3 import recall
+from m3 import questions, recall
 from m3.questions import lookup_stems, question_stems
 from m3.report import FinalOutput
 from m3.sessions import PastResearch
 from memory_integration import LocalMemory
-from tests.conftest import CASES
+from tests.conftest import CASES, OWN_CASES
 
 
 def session(query: str) -> PastResearch:
@@ -72,6 +72,73 @@ def test_nine_stems_choose_the_candidates_and_very_common_ones_do_not_while_thre
     assert list(recall.ranking_stems(["everywhere"], df, 1_000)) == ["everywhere"]
     rare = {"a": 1, "b": 2, "c": 3, "everywhere": 900}
     assert list(recall.ranking_stems(list(rare), rare, 1_000)) == ["a", "b", "c"]
+
+
+def test_a_subject_on_which_much_was_researched_is_no_reason_to_show_any_of_it(tmp_path: Path) -> None:
+    store = LocalMemory(tmp_path / "m.sqlite")
+    for thing in "memory persistence clustering replication eviction pipelining transactions streams scripting".split():
+        store.store_research(FinalOutput(f"How does {thing} work in Redis?", "", (), "answered"))
+    assert store.retrieve_related("Which licence has Redis?") == []
+    assert [p.query for p in store.retrieve_related("Redis replication")] == ["How does replication work in Redis?"]
+
+
+@pytest.mark.parametrize("folded", [True, False])
+def test_a_name_of_several_words_is_one_shared_word(folded: bool) -> None:
+    query, stored = "Raspberry Pi 5 power consumption", "How much does a Raspberry Pi 5 cost?"
+    assert shown(query, stored) == []
+    same = "What is the power consumption of the Raspberry Pi 5?"
+    assert shown(query.lower() if folded else query, same) == [same]
+
+
+@pytest.mark.parametrize(
+    ("text", "asked"),
+    [
+        ("How long does a flight to Mars take?", {"duration"}),
+        ("Was kostet ein Flug zum Mars?", {"price"}),
+        ("Сколько стоит Raspberry Pi 5", {"price"}),
+        ("Сколько времени лететь до Марса?", {"duration"}),
+        ("Из-за чего затонул Титаник?", {"cause"}),
+        ("How many people live where?", {"number", "place"}),
+        ("How does it work?", {"manner"}),
+        ("Memory footprint of Redis", set()),
+        ("", set()),
+    ],
+)
+def test_what_is_asked_about_a_subject(text: str, asked: set[str]) -> None:
+    assert questions.aspects(text) == asked
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "same"),
+    [
+        ("bleached", "bleaching", True),
+        ("sauerteig", "sauerteigbrot", True),
+        ("wildbienen", "bienen", True),
+        ("аккумулятор", "аккумулятора", True),
+        ("docker", "dock", True),  # one of them as a German stem
+        ("5", "50", False),
+        ("2024", "20245", False),
+        ("rust", "trust", False),
+        ("price", "prime", False),
+        ("緑茶", "緑色", False),
+    ],
+)
+def test_forms_of_one_word(one: str, other: str, same: bool) -> None:
+    assert questions.same_word(one, other) == questions.same_word(other, one) == same
+
+
+def test_the_same_question_in_other_words_comes_back_and_another_one_on_its_subject_does_not(tmp_path: Path) -> None:
+    """By the rows of the cases that served for no choice of a rule or constant."""
+    groups = json.loads((OWN_CASES / "recall_subjects.json").read_text(encoding="utf-8"))
+    store = LocalMemory(tmp_path / "m.sqlite")
+    ids = [store.store_research(FinalOutput(group["stored"], "", (), "answered")).id for group in groups]
+    right, wrong = [], []
+    for id, group in zip(ids, groups, strict=True):
+        if group["use"] == "held":
+            right += [id in [p.id for p in store.retrieve_related(query)] for query in group["same"]]
+            wrong += [bool(store.retrieve_related(query)) for query in group["other"]]
+    assert len(right) == len(wrong) == 72
+    assert sum(right) / len(right) >= 0.75 and sum(wrong) / len(wrong) <= 0.10
 
 
 @pytest.mark.skipif(not (CASES / "recall").is_dir(), reason="the public recall cases are absent (M3_CASES)")
