@@ -5,9 +5,10 @@
 Two sets. `subjects` (tests/cases/recall_subjects.json, in English, German, Russian and across them): of every subject
 one question is stored; the same question in other words should bring it back, another question on the same subject
 should show nothing. Its `tuning` rows served to choose the rules and constants of `m3/recall.py`, its `held` ones did
-not. `given` (M3_CASES, left out where absent): questions of 77 topics all about banking; a stored one is right
-when its topic is the question's; "wrong" is asked with all sessions of that topic taken away. Everything goes through
-a real SQLite store; `floor` is a multiple of the one in use.
+not; `long` ones, of 15 to 25 words that the other question mostly repeats, show where comparing words ends. `given`
+(M3_CASES, left out where absent): questions of 77 topics all about banking; a stored one is right when its topic is the
+question's; "wrong" is asked with all sessions of that topic taken away. Everything goes through a real SQLite store;
+`floor` is a multiple of the one in use.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ def subjects(folder: Path, background: Sequence[str]) -> dict[str, Curve]:
     store, ids = store_of(folder / f"subjects{len(background)}.sqlite", [g["stored"] for g in groups])
     for question in background:
         remember(store, question)
-    curves = {"tuning": Curve(), "held": Curve()}
+    curves: dict[str, Curve] = defaultdict(Curve)
     for row, group in enumerate(groups):
         curve = curves[group["use"]]
         for question in group["same"]:
