@@ -260,6 +260,8 @@ class ToolSuite:
 
     def _is_document(self, name: str) -> bool:
         """Whether a name without a scheme is a document's: `report.pdf` in a question reads as a host, too."""
+        from m3.fetch import PageFetchTool
+
         fetcher = self.fetcher
         if "://" in name or not isinstance(fetcher, PageFetchTool):
             return False

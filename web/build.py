@@ -55,11 +55,11 @@ def newest(paths: Sequence[Path]) -> float:
     return max((file.stat().st_mtime for file in files), default=0.0)
 
 
-def run_npm(*arguments: str) -> None:
-    """Run npm in the page's folder. Raises CalledProcessError."""
+def run_npm(*arguments: str, **settings: str) -> None:
+    """Run npm in the page's folder, with these environment variables. Raises CalledProcessError."""
     command, folder = npm()
     path = os.pathsep.join([folder, os.environ.get("PATH", os.defpath)])
-    subprocess.run([*command, *arguments], cwd=FRONTEND, env={**os.environ, "PATH": path}, check=True)
+    subprocess.run([*command, *arguments], cwd=FRONTEND, env={**os.environ, "PATH": path, **settings}, check=True)
 
 
 def build() -> None:
@@ -76,7 +76,8 @@ def develop(port: int) -> None:
         run_npm("ci", "--no-audit", "--no-fund")
     server = subprocess.Popen([sys.executable, "-m", "web.backend.main", "--port", str(port)])
     try:
-        run_npm("run", "dev", "--", "--port", "5173", "--strictPort")
+        where = f"http://127.0.0.1:{port}"  # Vite passes the page's requests on to it
+        run_npm("run", "dev", "--", "--port", "5173", "--strictPort", M3_BACKEND=where)
     except KeyboardInterrupt:
         print()
     finally:

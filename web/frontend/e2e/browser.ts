@@ -44,7 +44,7 @@ export async function visit(browser: Browser, url: string, options: BrowserConte
   page.on("request", (request) => {
     if (new URL(request.url()).origin !== new URL(url).origin) faults.push(`request to ${request.url()}`);
   });
-  page.setDefaultTimeout(10_000);
+  page.setDefaultTimeout(15_000);
   await page.goto(url);
   return { page, faults, close: () => context.close() };
 }

@@ -106,8 +106,8 @@ describe("a run", () => {
   test("the answer can be copied with its sources", async () => {
     const page = await open({ permissions: ["clipboard-read", "clipboard-write"] });
     await answered(page);
-    await page.getByRole("button", { name: "Copy" }).click();
-    await page.getByRole("button", { name: "Copied" }).waitFor();
+    await page.getByRole("button", { name: "Copy the answer" }).click();
+    await page.getByText("Copied", { exact: true }).waitFor();
     const copied = await page.evaluate(() => navigator.clipboard.readText());
     expect(copied).toContain("by 20 %. [1]");
     expect(copied).toContain("3. Field report. report.pdf, p. 3");
@@ -322,22 +322,38 @@ describe("scrolling", () => {
     const page = await open();
     const play = await ask(page);
     const rest = () => page.locator(".scroller").evaluate((box) => box.scrollHeight - box.scrollTop - box.clientHeight);
-    play.send(...long);
-    await page.getByText("Paragraph 39").waitFor();
-    expect(await rest()).toBeLessThan(2);
+    for (let at = 0; at < long.length; at += 4) {
+      play.send(...long.slice(at, at + 4));
+      await page.getByText(`Paragraph ${at + 3} `).waitFor();
+      expect(await rest()).toBeLessThan(2);
+    }
     await page.locator(".scroller").evaluate((box) => box.scrollTo(0, 100));
     await page.locator(".to-end").click();
-    play.send(text("The end.\n\n"), ...long);
+    play.send(text("The end.\n\n"));
     await page.getByText("The end.").waitFor();
     await expect.poll(rest).toBeLessThan(2);
     // The last words stay where they are when the sources come in below them.
     const last = page.locator(".prose > p").last();
     const before = await last.evaluate((one) => one.getBoundingClientRect().bottom);
-    play.send({ ...DONE, summary: [...long, text("The end.\n\n"), ...long].map(({ content }) => content).join("") });
+    play.send({ ...DONE, summary: [...long, text("The end.\n\n")].map(({ content }) => content).join("") });
     play.end();
     await page.locator(".turn[data-status=done]").waitFor();
     expect(await last.evaluate((one) => one.getBoundingClientRect().bottom)).toBeCloseTo(before, 0);
   });
+});
+
+test("an answer that comes all at once is shown from its question on", async () => {
+  const page = await open();
+  await answered(page);
+  const play = await ask(page, "And at length?");
+  const paragraphs = Array.from({ length: 30 }, (_, index) => `Paragraph ${index} of a long answer. [Source 1]\n\n`);
+  play.send({ ...DONE, summary: paragraphs.join("") });
+  play.end();
+  await page.locator(".turn:last-of-type[data-status=done]").waitFor();
+  const [question, box] = [page.getByRole("heading", { name: "And at length?" }), page.locator(".scroller")];
+  const top = async (one: typeof box) => one.evaluate((element) => element.getBoundingClientRect().top);
+  expect((await top(question)) - (await top(box))).toBeGreaterThan(0);
+  expect((await top(question)) - (await top(box))).toBeLessThan(60);
 });
 
 describe("what is kept", () => {

@@ -35,7 +35,13 @@ export const Conversation = memo(function Conversation(props: ConversationProps)
   const last = turns.at(-1);
   const ended = turns.filter((turn) => turn.status !== "running").length;
   return (
-    <ScrollKeeper scroller={props.scroller} asked={turns.length} ended={ended} onAtEnd={props.onAtEnd}>
+    <ScrollKeeper
+      scroller={props.scroller}
+      asked={turns.length}
+      ended={ended}
+      drafted={!!last?.draft}
+      onAtEnd={props.onAtEnd}
+    >
       {turns.length === 0 && <Empty files={props.files} onAsk={props.onAsk} />}
       {hidden > 0 && (
         <button type="button" className="quiet earlier" onClick={() => setFirst(turns[Math.max(0, hidden - MORE)]?.id)}>

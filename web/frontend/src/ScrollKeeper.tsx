@@ -4,6 +4,8 @@ interface Props {
   readonly children: ReactNode;
   /** How many questions were asked. When it changes the end is shown, whatever was shown before. */
   readonly asked: number;
+  /** Whether the last answer has words already. */
+  readonly drafted: boolean;
   /** How many runs have ended. When it changes the words that are being read stay where they are. */
   readonly ended: number;
   readonly onAtEnd: (atEnd: boolean) => void;
@@ -12,31 +14,36 @@ interface Props {
 
 interface Snapshot {
   readonly atEnd: boolean;
+  readonly height: number;
   readonly anchor: HTMLElement | null;
   readonly top: number;
 }
 
 const NEAR = 48;
+const LEAP = 0.75; // of the view, added at once: nobody has read that yet
+const ABOVE_QUESTION = 20;
 const BLOCKS = ".question, .steps, .prose > *, .prose li, .ending, .sources, .remarks";
 
 /**
- * The scrolling part of the page. It follows what is written only while its end is in view; otherwise, and when the
- * final answer takes the draft's place, the first block in view keeps its place on the screen.
+ * The scrolling part of the page. It follows what is written only while its end is in view, and does not run past what
+ * came all at once. Otherwise, and when the final answer takes the draft's place, the first block in view keeps its
+ * place on the screen.
  */
 export class ScrollKeeper extends Component<Props> {
   override getSnapshotBeforeUpdate(): Snapshot {
     const box = this.props.scroller.current;
-    if (!box) return { atEnd: true, anchor: null, top: 0 };
+    if (!box) return { atEnd: true, height: 0, anchor: null, top: 0 };
     const anchor = firstInView(box);
-    return { atEnd: isAtEnd(box), anchor, top: anchor?.getBoundingClientRect().top ?? 0 };
+    return { atEnd: isAtEnd(box), height: box.scrollHeight, anchor, top: anchor?.getBoundingClientRect().top ?? 0 };
   }
 
-  override componentDidUpdate(before: Props, _state: unknown, { atEnd, anchor, top }: Snapshot): void {
+  override componentDidUpdate(before: Props, _state: unknown, { atEnd, height, anchor, top }: Snapshot): void {
     const box = this.props.scroller.current;
     if (!box) return;
     const justEnded = before.ended !== this.props.ended;
     const justAsked = before.asked !== this.props.asked;
-    if (this.props.asked > 0 && (justAsked || (atEnd && !justEnded))) box.scrollTop = box.scrollHeight;
+    const follows = justAsked || (atEnd && !(justEnded && before.drafted));
+    if (this.props.asked > 0 && follows) box.scrollTop = justAsked ? box.scrollHeight : ahead(box, height);
     else if (anchor?.isConnected) box.scrollTop += anchor.getBoundingClientRect().top - top;
     this.tell();
   }
@@ -65,6 +72,15 @@ export class ScrollKeeper extends Component<Props> {
       </div>
     );
   }
+}
+
+/** Where to scroll to see what has been added: the end, but no further than the question where that is a screenful. */
+function ahead(box: HTMLElement, height: number): number {
+  const isLeap = box.scrollHeight - height > box.clientHeight * LEAP;
+  const question = [...box.querySelectorAll(".question")].at(-1);
+  if (!isLeap || !question) return box.scrollHeight;
+  const toQuestion = question.getBoundingClientRect().top - box.getBoundingClientRect().top - ABOVE_QUESTION;
+  return Math.max(box.scrollTop, box.scrollTop + toQuestion);
 }
 
 function isAtEnd(box: HTMLElement): boolean {

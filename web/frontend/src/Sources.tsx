@@ -36,7 +36,7 @@ export function Counts({ result }: { result: Result }) {
   let left = 0;
   return (
     <span className="counts">
-      <svg className="meter" viewBox="0 0 100 6" width="100" height="6" aria-hidden="true" preserveAspectRatio="none">
+      <svg className="meter" viewBox="0 0 100 6" width="64" height="6" aria-hidden="true" preserveAspectRatio="none">
         {COUNTED.map(([verdict]) => {
           const share = ((result.counts[verdict] ?? 0) / total) * 100;
           const x = left;

@@ -44,7 +44,7 @@ export const TurnView = memo(function TurnView({ turn, open, onOpen, onAgain, kn
           onOpen={onOpen}
         />
       )}
-      {running && notices.length > 0 && <p className="notice">{notices.at(-1)}</p>}
+      {running && turn.notice && !isKnown(turn.notice, known) && <p className="notice">{turn.notice}</p>}
       {turn.error && (
         <p className="fault">
           <Icon name="warning" />
@@ -175,9 +175,19 @@ function CopyButton({ turn }: { turn: Turn }) {
     );
   };
   return (
-    <button type="button" className="quiet" onClick={copy} onBlur={() => setSaid("")}>
-      <Icon name={said === "Copied" ? "check" : "copy"} /> <span aria-live="polite">{said || "Copy"}</span>
-    </button>
+    <span className="copy">
+      <button
+        type="button"
+        className="round small"
+        aria-label="Copy the answer"
+        title="Copy the answer with its sources"
+        onClick={copy}
+        onBlur={() => setSaid("")}
+      >
+        <Icon name={said === "Copied" ? "check" : "copy"} />
+      </button>
+      <span aria-live="polite">{said}</span>
+    </span>
   );
 }
 

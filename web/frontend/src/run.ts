@@ -22,6 +22,8 @@ export interface Turn {
   readonly asked_at: string;
   readonly status: Status;
   readonly steps: readonly Step[];
+  /** What the run waits for or does now; "" once it has gone on. */
+  readonly notice: string;
   readonly notices: readonly string[];
   readonly draft: string;
   readonly sources: readonly Source[];
@@ -39,6 +41,7 @@ export function newTurn(id: string, question: string, asked_at: string): Turn {
     asked_at,
     status: "running",
     steps: [],
+    notice: "",
     notices: [],
     draft: "",
     sources: [],
@@ -55,6 +58,7 @@ export function applyEvent(turn: Turn, event: ChatEvent): Turn {
       const { id, name, arguments: args } = event;
       return {
         ...turn,
+        notice: "",
         steps: [...turn.steps, { id, name, arguments: args, state: "running", content: "", items: [] }],
       };
     }
@@ -66,12 +70,13 @@ export function applyEvent(turn: Turn, event: ChatEvent): Turn {
       return { ...turn, steps: turn.steps.map((step) => (step.id === event.id ? { ...step, ...seen } : step)) };
     }
     case "notice":
-      if (!event.content || turn.notices.at(-1) === event.content) return turn;
-      return { ...turn, notices: [...turn.notices, event.content].slice(-MOST_NOTICES) };
+      if (!event.content) return turn;
+      if (turn.notices.at(-1) === event.content) return { ...turn, notice: event.content };
+      return { ...turn, notice: event.content, notices: [...turn.notices, event.content].slice(-MOST_NOTICES) };
     case "sources":
       return { ...turn, sources: event.sources };
     case "text":
-      return { ...turn, draft: turn.draft + event.content };
+      return { ...turn, notice: "", draft: turn.draft + event.content };
     case "error":
       return { ...turn, error: event.message };
     case "done":

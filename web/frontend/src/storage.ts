@@ -80,6 +80,7 @@ function readTurn(value: unknown): Turn | null {
     asked_at: text(value["asked_at"]),
     status: STATUSES.find((one) => one === value["status"]) ?? "interrupted",
     steps: list(value["steps"], readStep),
+    notice: text(value["notice"]),
     notices: words(value["notices"]),
     draft: text(value["draft"]),
     sources: list(value["sources"], readSource),

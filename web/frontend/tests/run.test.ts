@@ -41,6 +41,13 @@ test("a tool call is running until its observation comes", () => {
   expect(run(call, { ...seen, ok: false }).steps).toMatchObject([{ state: "failed" }]);
 });
 
+test("a notice is shown until the run goes on, and kept", () => {
+  const waiting = run(call, { type: "notice", content: "Waiting 2 s." });
+  expect(waiting.notice).toBe("Waiting 2 s.");
+  for (const next of [call, { type: "text", content: "Be" }])
+    expect(applyEvent(waiting, event(next))).toMatchObject({ notice: "", notices: ["Waiting 2 s."] });
+});
+
 test("an observation without its call is shown all the same", () => {
   expect(run({ type: "observation", id: "c9", name: "fetch_page", ok: true, content: "1 page" }).steps).toMatchObject([
     { id: "c9", state: "ok" },
