@@ -20,7 +20,7 @@ SAME_SHARE = 0.6  # … and which part of the longer one they are at least
 
 _HIRAGANA = re.compile("[\u3041-\u309f]")
 _CYRILLIC = re.compile("[\u0400-\u04ff]")
-_NAME = re.compile(r"[^\W\d_a-zß-öø-ÿа-яё][\w.]*(?:[ -](?:[^\W\d_a-zß-öø-ÿа-яё][\w.]*|\d[\w.]*))+")
+_TOKEN = re.compile(r"[^\W_][\w.]*")
 _UMLAUT = re.compile("[äöüß]")
 
 _GERMAN = frozenset(
@@ -189,10 +189,26 @@ def subject_words(text: str) -> tuple[str, ...]:
 def names(text: str) -> tuple[frozenset[str], ...]:
     """The words of each name of several words, as capital letters and numbers tell it: Raspberry Pi 5, Boeing 737 MAX.
 
-    Each is one thing, whatever the number of its words.
+    Each is one thing, whatever the number of its words. Where all words have capitals they tell nothing.
     """
+    text = text[:MAX_CHARACTERS]
+    tokens = list(_TOKEN.finditer(text))
+    if not any(token[0][0].islower() and len(token[0]) > 3 for token in tokens):
+        return ()
+    runs: list[list[str]] = [[]]
+    end = 0
+    for token in tokens:
+        joined = bool(runs[-1]) and text[end : token.start()] in (" ", "-")
+        if not joined:
+            runs.append([])
+        grammar = bool(function_words(token[0]))
+        if (token[0][0].isupper() and not grammar) or (joined and token[0][0].isdigit()):
+            runs[-1].append(token[0])
+        else:
+            runs.append([])
+        end = token.end()
     content = frozenset(subject_words(text))
-    found = (frozenset(words(match)) & content for match in _NAME.findall(text[:MAX_CHARACTERS]))
+    found = (content.intersection(words(" ".join(run))) for run in runs)
     return tuple(name for name in found if len(name) > 1)
 
 

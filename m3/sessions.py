@@ -44,7 +44,7 @@ class PastSource:
 
 @dataclass(frozen=True)
 class PastResearch:
-    """An earlier run. `score` is set by recall: idf-weighted overlap with the new question, 0 to 1.
+    """An earlier run. `score` is set by recall: how much it shares with the new question, 0 to 1.
 
     stored_at: ISO 8601 time, UTC. stems: the indexed stems of the question. From recall, `query` and `summary` may be
     only their beginnings and `urls` only the first, without stems; the store's `get` brings all.

@@ -91,6 +91,24 @@ def test_a_name_of_several_words_is_one_shared_word(folded: bool) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("How much does a Raspberry Pi 5 cost?", ["5 pi raspberry"]),
+        ("Is Python 3.13 out, and what about the Boeing 737 MAX?", ["13 3 python", "737 boeing max"]),
+        ("Wie groß ist der Kofferraum des Tesla Model Y?", ["model tesla"]),
+        ("In 2024 Apple sold 5 phones", []),
+        ("HOW MUCH DOES A RASPBERRY PI 5 COST", []),
+        ("How Much Does A Raspberry Pi 5 Cost", []),
+        ("한국 전통 차는 어떻게 만드나요", []),
+        ("raspberry pi 5", []),
+        ("", []),
+    ],
+)
+def test_names_of_several_words(text: str, found: list[str]) -> None:
+    assert [" ".join(sorted(name)) for name in questions.names(text)] == found
+
+
+@pytest.mark.parametrize(
     ("text", "asked"),
     [
         ("How long does a flight to Mars take?", {"duration"}),
