@@ -38,7 +38,7 @@ import config
 from config import Config, ConfigError
 from m3.logs import set_up
 from m3.untrusted import safe_line
-from web.backend.agent import Bench, Chat, Chats
+from web.backend.agent import Bench, Chat, Chats, warm_up
 from web.backend.files import UploadError, Uploads
 from web.backend.guard import BODY_BYTES, LOOPBACK_NAMES, UPLOAD_OVERHEAD, Guard, Rules, refused
 
@@ -368,6 +368,7 @@ def serve(app: FastAPI, host: str, port: int) -> int:
         return 1
     with listener:
         settings: Config = app.state.server.settings
+        warm_up(settings)
         for warning in settings.warnings:
             print(f"WARNING: {warning}", file=sys.stderr)
         print(f"The chat is at http://{_as_host(host)}:{listener.getsockname()[1]}/", flush=True)
