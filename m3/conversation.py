@@ -13,6 +13,7 @@ from m3.words import estimate_tokens
 HISTORY_SHARE = 0.25  # of the prompt's budget: every turn of the run pays for it again
 HISTORY_TOKEN_SHARE = 0.05  # of the whole run's tokens, for the same reason
 NEWEST_SHARE = 0.6  # of what history may take: the most for the newest message, and so for each older one of the rest
+MOST_CHARACTERS = 50_000  # of one message that are looked at; no budget shows so much of it
 LEAST_TOKENS = 24  # less of a message says nothing
 LEFT_OUT = "(earlier turns are left out)"
 NO_ANSWER_YET = "(this was not answered)"
@@ -30,6 +31,7 @@ def turns_of(history: Sequence[Mapping[str, Any]]) -> list[Message]:
         role, content = message.get("role"), message.get("content")
         if role not in ("user", "assistant") or not isinstance(content, str):
             continue
+        content = content[:MOST_CHARACTERS]
         text = clean_characters(content) if role == "user" else neutralise(TAG.sub("", content))
         if not text.strip():
             continue

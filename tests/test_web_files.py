@@ -488,6 +488,21 @@ def test_every_body_of_the_cases_is_taken_or_refused_as_it_must(server: Running,
     assert not [name for name in stored(server) if name.endswith(".part")]
 
 
+def test_uploads_that_arrive_slowly_keep_no_other_from_being_taken(server: Running) -> None:
+    body, _ = form("x.txt", TEXT * 100)
+    host = server.url.removeprefix("http://")
+    head = f"{UPLOAD}\r\nContent-Length: {len(body)}\r\nHost: {host}\r\n\r\n".encode()
+    slow = [socket.create_connection(tuple_of(host)) for _ in range(5)]
+    try:
+        for connection in slow:
+            connection.sendall(head + body[:500])
+        assert send(server, "y.txt", TEXT).status_code == 201
+    finally:
+        for connection in slow:
+            connection.close()
+    assert names(server) == ["y.txt"]
+
+
 # --- the folder ------------------------------------------------------------------------------------------
 
 

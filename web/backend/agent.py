@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib
 import logging
 import re
 import secrets
@@ -19,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from config import Config, ConfigError, redact
+from m3.ahead import Ahead
 from m3.fetch import PageFetchTool
 from m3.react_parser import Tool
 from m3.records import (
@@ -51,6 +53,20 @@ MOST_WAITING = 2_000  # events that a listener may lag behind before its run is 
 LONGEST_WORD = 400  # of a draft: a longer run without a blank is not held back any further
 
 JSON = dict[str, Any]
+
+
+def warm_up(config: Config) -> None:
+    """Load what the first question needs while nobody has asked one: SDKs of hundreds of modules, tables, patterns."""
+
+    def load() -> None:
+        for name in (config.llm_provider, f"{config.llm_provider}.resources", "m3.asking", "m3.llm_clients"):
+            with contextlib.suppress(ImportError):  # the mock is no package, and a missing one is told when it is used
+                importlib.import_module(name)
+
+    ahead = Ahead()
+    ahead.add_modules(web=True)
+    ahead.start()
+    threading.Thread(target=load, name="m3-warm-up", daemon=True).start()
 
 
 # --- from the loop's thread to the event loop ------------------------------------------------------------

@@ -26,7 +26,7 @@ import uvicorn
 from fastapi import FastAPI, Request
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 from sse_starlette import EventSourceResponse
-from starlette.datastructures import UploadFile
+from starlette.datastructures import FormData, UploadFile
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect
@@ -38,8 +38,8 @@ import config
 from config import Config, ConfigError
 from m3.logs import set_up
 from m3.untrusted import safe_line
-from web.backend.agent import Bench, Chat, Chats
-from web.backend.files import UploadError, Uploads
+from web.backend.agent import Bench, Chat, Chats, warm_up
+from web.backend.files import Record, UploadError, Uploads
 from web.backend.guard import BODY_BYTES, LOOPBACK_NAMES, UPLOAD_OVERHEAD, Guard, Rules, refused
 
 PAGE = config.PROGRAM_DIR / "web" / "frontend" / "dist"
@@ -47,7 +47,7 @@ DEFAULTS = {"MAX_ITERATIONS": "8", "PORT": "8000"}  # of the chat, where the set
 NOT_BUILT = "The chat's page is not built yet. Run `make web`, which builds and serves it (Node.js 20 or newer).\n"
 QUESTION_CHARACTERS = 16_000
 MESSAGES = 400
-UPLOADS_AT_ONCE = 2
+UPLOADS_ARRIVING, UPLOADS_AT_ONCE = 16, 2  # forms taken in at a time, and files read and kept
 RETRY_AFTER_SECONDS = 5
 PING_SECONDS = 15
 SEND_SECONDS = 60.0  # for one event, to a client that reads slowly
@@ -107,7 +107,7 @@ def create_app(settings: Config | None = None, *, page: Path = PAGE) -> FastAPI:
     app.add_api_route("/upload", server.upload, methods=["POST"], response_model=None)
     app.add_api_route("/files", server.files, methods=["GET"], response_model=None)
     app.add_api_route("/files/{name}", server.delete, methods=["DELETE"], response_model=None)
-    app.add_api_route("/", server.index, methods=["GET"], response_model=None)
+    app.add_api_route("/", server.index, methods=["GET", "HEAD"], response_model=None)
     app.mount("/", PageFiles(directory=page, check_dir=False))
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(Exception, _unexpected)
@@ -162,7 +162,8 @@ class ChatServer:
         self.settings, self.uploads, self.page = settings, uploads, page
         self.bench = Bench.build(settings, uploads)
         self.chats = Chats(settings.chat.runs_per_client, settings.chat.runs)
-        self._uploading = asyncio.Semaphore(UPLOADS_AT_ONCE)
+        self._reading = asyncio.Semaphore(UPLOADS_AT_ONCE)
+        self._arriving = 0
 
     async def health(self) -> dict[str, Any]:
         """Liveness and what is configured; no secret, and no request to anybody."""
@@ -218,13 +219,29 @@ class ChatServer:
         kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
         if kind != "multipart/form-data":
             raise HTTPException(415, "a file is sent as multipart/form-data")
-        async with self._uploading:
-            name, data = await _form_file(request, self.uploads.max_bytes)
-            try:
-                record = await asyncio.to_thread(self.uploads.add, name, data)
-            except UploadError as problem:
-                raise HTTPException(problem.status, str(problem)) from None
+        if self._arriving >= UPLOADS_ARRIVING:
+            retry = {"Retry-After": str(RETRY_AFTER_SECONDS)}
+            raise HTTPException(429, "too many files are being uploaded; try again in a moment", retry)
+        self._arriving += 1
+        try:
+            record = await self._store(request)
+        finally:
+            self._arriving -= 1
         return JSONResponse({"name": record.name, "size": record.size, "type": record.type}, 201)
+
+    async def _store(self, request: Request) -> Record:
+        """Take in the form, then, a few at a time, read and keep its file. Raises HTTPException."""
+        async with _form(request) as form:
+            files = [value for _, value in form.multi_items() if isinstance(value, UploadFile)]
+            if len(files) != 1 or not isinstance(form.get("file"), UploadFile):
+                raise HTTPException(400, "send one file, in the field `file`")
+            # Only here: a form that arrives slowly must not keep others from being read.
+            async with self._reading:
+                data = await files[0].read(self.uploads.max_bytes + 1)
+                try:
+                    return await asyncio.to_thread(self.uploads.add, files[0].filename or "", data)
+                except UploadError as problem:
+                    raise HTTPException(problem.status, str(problem)) from None
 
     async def files(self) -> dict[str, Any]:
         records = self.uploads.records()
@@ -290,21 +307,21 @@ async def _body(request: Request) -> bytes:
         raise HTTPException(400, "the request broke off") from None
 
 
-async def _form_file(request: Request, most: int) -> tuple[str, bytes]:
-    """Name and bytes of the form's one file. Raises HTTPException."""
+@contextlib.asynccontextmanager
+async def _form(request: Request) -> AsyncIterator[FormData]:
+    """The form of an upload, its files in temporary ones. Raises HTTPException."""
     try:
-        async with request.form(max_files=5, max_fields=10) as form:
-            files = [value for _, value in form.multi_items() if isinstance(value, UploadFile)]
-            if len(files) != 1 or not isinstance(form.get("file"), UploadFile):
-                raise HTTPException(400, "send one file, in the field `file`")
-            data = await files[0].read(most + 1)
-            return files[0].filename or "", data
+        form = await request.form(max_files=5, max_fields=10)
     except HTTPException:
         raise
     except ClientDisconnect:
         raise HTTPException(400, "the upload broke off") from None
     except (ValueError, KeyError, AssertionError):
         raise HTTPException(400, "the form cannot be read") from None
+    try:
+        yield form
+    finally:
+        await form.close()
 
 
 # --- the process -----------------------------------------------------------------------------------------
@@ -368,6 +385,7 @@ def serve(app: FastAPI, host: str, port: int) -> int:
         return 1
     with listener:
         settings: Config = app.state.server.settings
+        warm_up(settings)
         for warning in settings.warnings:
             print(f"WARNING: {warning}", file=sys.stderr)
         print(f"The chat is at http://{_as_host(host)}:{listener.getsockname()[1]}/", flush=True)

@@ -43,7 +43,7 @@ def file_tools(uploads: Uploads) -> tuple[Tool, Tool]:
         parts = parts_of(source.page.text)
         if number > len(parts):
             return f"{source_header(source)}\nThere is no part {number}; the file has {len(parts)}."
-        columns = suite.perform("columns of a table", name, str, lambda: uploads.columns(name))
+        columns = suite.perform("columns of a table", name, str, lambda: uploads.columns(name), control)
         head = f"{source_header(source)}\n{neutralise(columns)}".rstrip()
         ask = json.dumps({"file": foreign_line(name, 120), "part": number + 1}, ensure_ascii=False)
         end = f"(part {number} of {len(parts)}; more: read_file {ask})" if number < len(parts) else "(the end)"
