@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 
 import pytest
 
 from m3.extract import ContentExtractor
 from m3.extract.bare import bare_text
-from m3.records import Page
+from m3.prompts import source_header
+from m3.records import Page, Source
 from tests.conftest import OWN_CASES
 
 CASES = json.loads((OWN_CASES / "injection" / "hidden_html.json").read_text())
@@ -233,3 +235,13 @@ def test_the_bare_text_of_a_page_costs_linear_time_whatever_its_tags_are() -> No
 def test_bare_text_of_which_most_is_hidden_is_kept_and_said_to_be() -> None:
     page = read(DEEP + "<div style='opacity:0'>" + PROSE * 9 + "</div>")
     assert page.text.count(BEGINNING) == 10 and any("kept" in note for note in page.notes)
+
+
+@pytest.mark.parametrize("shell", ["", DEEP], ids=["parsed", "bare"])
+def test_the_model_is_told_of_hidden_text_that_was_kept(shell: str) -> None:
+    kept = read(f"{shell}<div style='opacity:0'>{PROSE * 9}</div>")
+    clean = read(shell + PROSE * 9)
+    assert "(tea.example, date unknown, some of its text may be hidden" in source_header(
+        Source(1, replace(kept, site="tea.example"))
+    )
+    assert "hidden" not in source_header(Source(1, clean))
