@@ -461,7 +461,7 @@ class Progress:
         shown = f"\x1b[{self.COLOURS[label]}m{label}:\x1b[0m" if self._colour else f"{label}:"
         # A terminal that was closed must not end the run: its report and files are still wanted.
         with contextlib.suppress(OSError):
-            print(f"{shown} {config.redact(safe_line(text, limit))}", file=self._stream, flush=True)
+            print(f"{shown} {safe_line(text, limit)}", file=self._stream, flush=True)
 
 
 class _signals:

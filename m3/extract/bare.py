@@ -14,15 +14,18 @@ from html import unescape
 
 from m3.extract.styles import declarations
 from m3.extract.visibility import MOST, ROOT_PX, hiding
+from m3.patterns import lazy_pattern
 
 MAX_TAGS = 500_000  # some three seconds of work; what follows is left out
 MAX_TAG = 4_000  # characters of one tag that are read
 
-_MARKUP = re.compile(r"<(?:(/?)([a-zA-Z][a-zA-Z0-9-]{0,30})|!--|[!?/])")
-_QUOTE_OR_END = re.compile("[\"'>]")
-_ATTRIBUTE = re.compile(r"""([a-zA-Z-]+)(?:\s{0,9}=\s{0,9}(?:"([^"]{0,3000})"|'([^']{0,3000})'|([^\s"'>]{1,300})))?""")
-_TELLING = re.compile(r"hidden|inert|popover|style|class|height|width|dialog", re.I)
-_RAW = {name: re.compile(f"</{name}", re.I) for name in (
+_MARKUP = lazy_pattern(r"<(?:(/?)([a-zA-Z][a-zA-Z0-9-]{0,30})|!--|[!?/])")
+_QUOTE_OR_END = lazy_pattern("[\"'>]")
+_ATTRIBUTE = lazy_pattern(
+    r"""([a-zA-Z-]+)(?:\s{0,9}=\s{0,9}(?:"([^"]{0,3000})"|'([^']{0,3000})'|([^\s"'>]{1,300})))?"""
+)
+_TELLING = lazy_pattern(r"hidden|inert|popover|style|class|height|width|dialog", re.I)
+_RAW = {name: lazy_pattern(f"</{name}", re.I) for name in (
     "script", "style", "textarea", "title", "noscript", "iframe", "noembed", "noframes", "xmp",
 )}  # fmt: skip
 _UNSEEN = frozenset("template svg object head select datalist audio video canvas".split())
