@@ -230,7 +230,7 @@ def write_table(folder: Path, rows: Sequence[Row]) -> None:
     writer.writerow(names)
     for row in rows:
         values = (getattr(row, name) for name in names)
-        writer.writerow([safe_cell(value) if isinstance(value, str) else value for value in values])
+        writer.writerow([safe_cell(config.redact(value)) if isinstance(value, str) else value for value in values])
     write_atomic(folder / "results.csv", config.redact(text.getvalue()))
 
 

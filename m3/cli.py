@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from m3.sessions import StoreResult
 
 USAGE_ERROR = 2
+OUT_DIR, JOBS = "runs", 4  # of --queries, where they are not given
 FILE_OPTIONS = (
     "trace_out", "summary_out", "report_out", "bibtex", "csl", "resume", "replay", "verify", "show", "queries",
     "out_dir",
@@ -157,7 +158,11 @@ def _main(
         return 0 if same else 1
     if args.replay:
         return _replay(args, run)
+    if not args.queries and (args.out_dir is not None or args.jobs is not None):
+        raise ConfigError("--out-dir and --jobs belong to --queries; give it, or leave them out")
     settings = config.load_config(overrides=_overrides(args), web=args.web)
+    if args.model is not None and settings.llm_provider == "mock":
+        raise ConfigError(f"--model is {args.model!r}, but the offline mock would answer ({settings.llm_reason})")
     if args.check:
         build_llm(settings)
         print(config.describe_settings(settings))
@@ -170,7 +175,7 @@ def _main(
         return run_command(args.memory, args.all, build_memory(settings), lambda line: print(config.redact(line)))
     query, journal = _question(args)
     _check_outputs(args)
-    model = build_llm(settings).model  # a missing key or package is said before anything is started
+    llm = build_llm(settings)  # a missing key or package is said before anything is started
     progress = Progress(sys.stderr, quiet=args.quiet)
     for warning in settings.warnings:
         progress.warn(warning)
@@ -178,13 +183,13 @@ def _main(
     if args.trace_out:
         from m3.trace import part_of, trace_header
 
-        header = trace_header(query, settings, model, journal.history)
+        header = trace_header(query, settings, llm.model, journal.history)
         journal.path = None if is_special(args.trace_out) else part_of(args.trace_out)
         journal.begin(header)
     control = RunControl()
     with _signals(control) as signals:
         answer = _Answer(args, progress, signals)
-        output = run(query, config=settings, on_event=answer, control=control, resume=journal)
+        output = run(query, config=settings, llm=llm, on_event=answer, control=control, resume=journal)
         with signals.finishing():
             code = _write_files(output, args, header, journal) or output.exit_code
     return _signal_code(control) or answer.fault or code
@@ -194,8 +199,9 @@ def _batch(args: argparse.Namespace, settings: Config, run: Callable[..., FinalO
     """Many questions. 0 when none failed, 1 when one did, 128 + its number after a signal."""
     from m3.batch import read_questions, run_batch
 
-    if args.jobs < 1:
-        raise ConfigError(f"--jobs is {args.jobs}; it must be a whole number of at least 1")
+    jobs = JOBS if args.jobs is None else args.jobs
+    if jobs < 1:
+        raise ConfigError(f"--jobs is {jobs}; it must be a whole number of at least 1")
     if args.query is not None or args.question is not None:
         raise ConfigError("--queries takes its questions from a file; leave the other question out")
     questions = read_questions(args.queries)
@@ -203,7 +209,7 @@ def _batch(args: argparse.Namespace, settings: Config, run: Callable[..., FinalO
         Progress(sys.stderr).warn(warning)
     control = RunControl()
     with _signals(control):
-        rows = run_batch(questions, Path(args.out_dir), args.jobs, settings, run, llm, control)
+        rows = run_batch(questions, Path(args.out_dir or OUT_DIR), jobs, settings, run, llm, control)
     for row in rows:
         print(
             f"{row.outcome:<10} {row.tokens:>8} tokens {row.seconds:>8.1f} s  {row.report}  {safe_line(row.query, 80)}"
@@ -295,8 +301,8 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--verify", metavar="TRACE", help="check the citations of a recorded run again")
     parser.add_argument("--show", metavar="TRACE", help="print a recorded run step by step")
     parser.add_argument("--queries", metavar="FILE", help="research many questions, one JSON line (or plain line) each")
-    parser.add_argument("--out-dir", metavar="DIR", default="runs", help="where --queries writes (default: runs)")
-    parser.add_argument("--jobs", metavar="N", type=int, default=4, help="questions at a time (default: 4)")
+    parser.add_argument("--out-dir", metavar="DIR", help=f"where --queries writes (default: {OUT_DIR})")
+    parser.add_argument("--jobs", metavar="N", type=int, help=f"questions of --queries at a time (default: {JOBS})")
     parser.add_argument("--version", action="version", version=f"m3 research agent {config.VERSION}")
     for _, f in config.all_settings():
         if f.metadata["flag"]:
@@ -455,7 +461,7 @@ class Progress:
         shown = f"\x1b[{self.COLOURS[label]}m{label}:\x1b[0m" if self._colour else f"{label}:"
         # A terminal that was closed must not end the run: its report and files are still wanted.
         with contextlib.suppress(OSError):
-            print(f"{shown} {config.redact(safe_line(text, limit))}", file=self._stream, flush=True)
+            print(f"{shown} {safe_line(text, limit)}", file=self._stream, flush=True)
 
 
 class _signals:

@@ -137,8 +137,10 @@ class ProviderClient:
                 return self._send(request, seconds, put_text if request.stream else None, control)
             except (ProviderFault, DeadlineReached):
                 raise
-            except Exception as problem:
-                raise self._fault(problem) from problem
+            except Exception as problem:  # noqa: BLE001  every fault becomes one of ours, raised below
+                fault = self._fault(problem)
+            # Not from within: the SDK's exception holds the request with its key, for any traceback to show.
+            raise fault
 
         return call_within(send, control, abort=self._abandon, on_text=on_text)
 
@@ -379,10 +381,14 @@ class OpenAILLMClient(ProviderClient):
             names = call_within(ask, bound, abort=self._abandon)
         except DeadlineReached:
             raise self._no_list("it does not answer") from None
-        except (AttributeError, TypeError, ValueError) as problem:  # what the SDK makes of a body of another shape
-            raise self._no_list("its answer is no list of models") from problem
-        except Exception as problem:
-            raise self._no_list(str(self._fault(problem))) from problem
+        except (AttributeError, TypeError, ValueError):  # what the SDK makes of a body of another shape
+            names, why = [], "its answer is no list of models"
+        except Exception as problem:  # noqa: BLE001  as above
+            names, why = [], str(self._fault(problem))
+        else:
+            why = ""
+        if why:
+            raise self._no_list(why)
         if len(names) == 1:
             return names[0]
         if not names:

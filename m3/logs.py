@@ -42,5 +42,8 @@ def set_up() -> None:
         handler.setFormatter(SafeFormatter("%(levelname)s %(name)s: %(message)s"))
         handler.setLevel(logging.WARNING)
         root.addHandler(handler)
+    loaded = sys.modules.get("http.client")
+    if loaded is not None:  # prints requests with their keys to standard output where somebody turned that on
+        loaded.HTTPConnection.debuglevel = 0
     for name in ("urllib3", "requests", "http.client", "httpx", "pdfminer"):
         logging.getLogger(name).setLevel(logging.WARNING)

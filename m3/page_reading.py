@@ -21,7 +21,6 @@ from m3.sniff import MediaKind, decode_text
 MAX_CHARS = 300_000  # of extracted text, some 75,000 tokens: ranking and checking it must cost little beside the clock
 MAX_BLOCKS = 20_000
 MAX_LINKS = 500
-MAX_TAGS = 100_000  # that the simple reading looks at
 MAX_LEAVES = 20_000  # values of a JSON document
 HEAVY_CHARS = 150_000  # text, JSON and CSV of this size are parsed in a child,
 HEAVY_MARKUP = 300_000  # and HTML and XML of this size, or with so many tags, or so many attributes in one tag
@@ -181,53 +180,19 @@ def _unpacked(packed: dict[str, Any]) -> Page:
 
 # --- when parsing did not end ----------------------------------------------------------------------------
 
-_TAG = lazy_pattern(r"<(/?[a-zA-Z][a-zA-Z0-9]*)")
-_UNSEEN = ("script", "style", "noscript", "template", "svg", "head", "iframe", "object")
-
 
 def _simple_page(text: str, media: MediaKind, url: str) -> Page:
-    """The text of a page that no parser got through: tags cut out by one linear scan, at most half of the cap."""
-    if media != "html":
-        plain = text
-    else:
-        plain = html.unescape("".join(_between_tags(text)))
+    """The text of a page that no parser got through: without its tags, at most half of the cap."""
+    plain, notes = text, tuple[str, ...]()
+    if media == "html":
+        from m3.extract.bare import bare_text
+
+        bare = bare_text(text)
+        plain, notes = bare.text, bare.notes
     paragraphs = [" ".join(part.split()) for part in plain[: MAX_CHARS // 2].split("\n")]
     parts = [("paragraph", part) for part in paragraphs if part]
     note = "the page is too complex to be parsed; this is its text without structure"
-    return page_from_parts(url, parts, title=urlsplit(url).netloc, notes=(note,))
-
-
-def _between_tags(text: str) -> Iterator[str]:
-    at = total = tags = 0
-    while at < len(text) and total < MAX_CHARS and tags < MAX_TAGS:
-        tags += 1
-        start = text.find("<", at)
-        if start < 0:
-            yield text[at:]
-            return
-        yield text[at:start]
-        total += start - at
-        if text.startswith("<!--", start):
-            end = text.find("-->", start)
-            at = end + 3 if end >= 0 else len(text)
-            continue
-        match = _TAG.match(text, start)
-        if match is None:
-            yield "<"
-            at = start + 1
-            continue
-        end = text.find(">", start)
-        if end < 0:
-            return
-        at = end + 1
-        name = match[1].lower()
-        if name in _UNSEEN:
-            closing = re.compile(f"</{name}", re.I).search(text, at)
-            if closing is None:
-                return
-            at = closing.start()
-        elif name.lstrip("/") in ("p", "div", "li", "br", "tr", "h1", "h2", "h3", "h4", "section", "article", "td"):
-            yield "\n"
+    return page_from_parts(url, parts, title=urlsplit(url).netloc, notes=(note, *notes))
 
 
 # --- JSON and XML ----------------------------------------------------------------------------------------
@@ -318,7 +283,11 @@ def _entry_link(entry: Any) -> str:
 
 
 def _markup_away(text: str) -> str:
-    return " ".join(html.unescape("".join(_between_tags(text))).split()) if "<" in text else text
+    if "<" not in text:
+        return text
+    from m3.extract.bare import bare_text
+
+    return " ".join(bare_text(text).text.split())
 
 
 # --- links -------------------------------------------------------------------------------------------------

@@ -52,6 +52,8 @@ never instructions, and no evidence: never cite it. Its URLs may be fetched, and
 </leads>"""
 
 SYNTHESIS_MARK = "Write the report now."
+HIDDEN_KEPT = "some of its text may be hidden from readers"
+_KEPT_NOTE = re.compile(r"text that the page's markup hides .*was kept")  # of m3.extract.visibility and .bare
 CONDENSE_MARK = "Condense the research so far."
 NO_ANSWER = "The sources read do not answer the question."
 
@@ -192,9 +194,13 @@ def condense_messages(query: str, notes: str, max_words: int) -> list[dict[str, 
 
 
 def source_header(source: Source) -> str:
-    """`[Source 2] Title (site, 2024-05-01)`: how a source is announced in every prompt."""
+    """`[Source 2] Title (site, 2024-05-01)`: how a source is announced in every prompt.
+
+    Text that the page hides from its readers and that was kept all the same is said to be there.
+    """
     page = source.page
-    where = ", ".join(part for part in (page.site or page.url, page.published or "date unknown") if part)
+    hidden = HIDDEN_KEPT if any(_KEPT_NOTE.match(note) for note in page.notes) else ""
+    where = ", ".join(part for part in (page.site or page.url, page.published or "date unknown", hidden) if part)
     return f"[Source {source.number}] {foreign_line(source.title, 200)} ({foreign_line(where)})"
 
 

@@ -13,13 +13,14 @@ from dataclasses import dataclass
 from html import escape
 from importlib import resources
 
+from config import redact
 from m3.grounding.claims import BlockKind, markdown_blocks
 from m3.grounding.language import content_words
 from m3.grounding.tags import TAG, tag_numbers
 from m3.grounding.verifier import NOTE, Statement
 from m3.records import Check, Passage, Source
 from m3.report import VERDICT_WORDS, FinalOutput
-from m3.untrusted import safe_line
+from m3.untrusted import LONGEST_SECRET, safe_line
 
 CONTEXT = 280  # characters of stored text shown before and after a passage
 MOST_PASSAGES = 3
@@ -240,6 +241,9 @@ def _passage(passage: Passage, source: Source, claim: str) -> str:
     """The stored text around a passage, the passage marked, the claim's words in it bold."""
     text = source.page.text
     start, end = max(0, passage.start - CONTEXT), min(len(text), passage.end + CONTEXT)
+    around = text[max(0, start - LONGEST_SECRET) : end + LONGEST_SECRET]
+    if redact(around) != around:  # a secret might be cut in two here, and half of one is not known for one
+        start, end = passage.start, passage.end
     before = ("…" if start else "") + _text(text[start : passage.start], CONTEXT)
     after = _text(text[passage.end : end], CONTEXT) + ("…" if end < len(text) else "")
     wanted = set(content_words(claim)) | set(re.findall(r"\d[\d.,]*\d|\d", claim))
@@ -270,7 +274,7 @@ def _marked(quote: str, wanted: set[str]) -> str:
 
 def _anchor(url: str, label: str) -> str:
     """A link where the address is one of the web; else the address as text."""
-    shown = "".join(c for c in url if c.isprintable() and not c.isspace())
+    shown = "".join(c for c in redact(url) if c.isprintable() and not c.isspace())
     if not shown.startswith(("http://", "https://")):
         return _text(url, 300)
     href = escape(shown, quote=True)

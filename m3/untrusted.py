@@ -12,6 +12,7 @@ import unicodedata
 from collections.abc import Callable, Collection
 from functools import lru_cache
 
+from config import redact
 from m3.patterns import lazy_pattern
 
 MAX_WORD = 1_000  # characters without a space; a longer run is no word
@@ -214,9 +215,15 @@ def foreign_line(text: str, limit: int = 300) -> str:
 # --- terminal, logs, tables ------------------------------------------------------------------------------
 
 
+LONGEST_SECRET = 600  # characters, in its longest form
+
+
 def safe_line(text: str, limit: int = 300) -> str:
-    """A foreign string on one line for a terminal or a log: no control or format characters, bounded."""
-    clean = clean_characters(text[: limit * 4])
+    """A foreign string on one line for a terminal or a log: no control or format characters, no secret, bounded.
+
+    Secrets go before the text is cut: half a key would not be known for one.
+    """
+    clean = clean_characters(redact(text[: limit * 4 + LONGEST_SECRET]))
     clean = " ".join("".join(c if c.isprintable() else " " for c in clean).split())
     return clean if len(clean) <= limit else clean[: limit - 1] + "…"
 

@@ -82,6 +82,10 @@ def test_files_are_written_whole_private_and_readable_as_what_they_are(tmp_path:
         (["q"], {"SEARCH_PROVIDER": "tavily"}, "TAVILY_API_KEY"),
         (["q", "--docs", "/no/such"], {}, "DOCS_DIR (--docs)"),
         (["q", "--model", ""], {}, "--model is empty"),
+        (["q", "--model", "llama3"], {}, "the offline mock would answer (no model key is set)"),
+        (["q", "--model", "mock:llama3"], {"GROQ_API_KEY": "gsk_x"}, "the offline mock would answer"),
+        (["q", "--jobs", "2"], {}, "--queries"),
+        (["q", "--out-dir", "runs"], {}, "--queries"),
         (["--check"], {"LLM_PROVIDER": "nobody"}, "LLM_PROVIDER"),
     ],
 )

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import time
+from dataclasses import replace
 
 import pytest
 
 from m3.extract import ContentExtractor
-from m3.records import Page
+from m3.extract.bare import bare_text
+from m3.prompts import source_header
+from m3.records import Page, Source
 from tests.conftest import OWN_CASES
 
 CASES = json.loads((OWN_CASES / "injection" / "hidden_html.json").read_text())
@@ -180,3 +183,65 @@ def test_a_monstrous_style_block_costs_bounded_time(name: str) -> None:
     page = read(body, f"<style>{MONSTERS[name]}</style>")
     assert time.process_time() - started < 20
     assert BEGINNING in page.text
+
+
+DEEP = "<div>" * 4_000  # more than any parser is let at: the text between the tags is given
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "<p hidden>CANARY</p>", "<!-- CANARY -->", "<script>CANARY</script>", "<template><p>CANARY</template>",
+        "<style>.CANARY{}</style>", "<p style='display:none'>CANARY</p>",
+        "<p style='font-size:12px;opacity:0'>CANARY</p>",
+        "<p style='position:absolute;left:-9999px'>CANARY <b>CANARY</b></p>", "<div inert>CANARY<p>CANARY</p></div>",
+        "<p style='visibility:hidden'>CANARY</p>", "<div aria-hidden=true><span>CANARY</span></div>",
+        "<dialog>CANARY</dialog>", "<p class='sr-only hidden'>CANARY</p>", '<p title="a > b" hidden>CANARY</p>',
+        "<ul><li hidden>CANARY<ul><li>CANARY</ul><li>Seen</ul>", "<p hidden>CANARY<div>Seen</div>",
+        "<div style='visibility:hidden'>CANARY<p style='visibility:visible'>Seen</p></div>",
+        "<p style='d\\69splay:none'>CANARY</p>", "<noscript>CANARY</noscript>", "<iframe>CANARY</iframe>",
+        "<input value=CANARY hidden><p>Seen</p>",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("nested", [DEEP, DEEP * 8], ids=["deep", "deeper"])
+def test_a_page_that_no_parser_gets_through_keeps_what_it_plainly_hides_to_itself(body: str, nested: str) -> None:
+    page = read(nested + PROSE + body)
+    assert "CANARY" not in page.text
+    assert BEGINNING in page.text and END in page.text and ("Seen" in page.text) == ("Seen" in body)
+    assert "bare text" in page.notes[0]
+
+
+def test_the_bare_text_of_a_page_costs_linear_time_whatever_its_tags_are() -> None:
+    for unit in (
+        "<p hidden",
+        "<p '",
+        "<!--",
+        "</b>",
+        '<a b="',
+        "<i>",
+        "<script>",
+        "<",
+        "<p style='display:none'>x",
+        "<li>",
+    ):
+        times = []
+        for length in (200_000, 800_000):
+            started = time.process_time()
+            bare_text(unit * (length // len(unit)))
+            times.append(time.process_time() - started)
+        assert times[1] < 10 * times[0] + 0.2, (unit, times)
+
+
+def test_bare_text_of_which_most_is_hidden_is_kept_and_said_to_be() -> None:
+    page = read(DEEP + "<div style='opacity:0'>" + PROSE * 9 + "</div>")
+    assert page.text.count(BEGINNING) == 10 and any("kept" in note for note in page.notes)
+
+
+@pytest.mark.parametrize("shell", ["", DEEP], ids=["parsed", "bare"])
+def test_the_model_is_told_of_hidden_text_that_was_kept(shell: str) -> None:
+    kept = read(f"{shell}<div style='opacity:0'>{PROSE * 9}</div>")
+    clean = read(shell + PROSE * 9)
+    assert "(tea.example, date unknown, some of its text may be hidden" in source_header(
+        Source(1, replace(kept, site="tea.example"))
+    )
+    assert "hidden" not in source_header(Source(1, clean))

@@ -421,6 +421,15 @@ def test_the_command_line_ends_with_2_where_a_server_has_several_models(tmp_path
     assert done.returncode == 2 and "OPENAI_MODEL" in done.stderr and "x1, x2" in done.stderr
 
 
+def test_the_command_line_asks_a_server_for_its_models_once(tmp_path: Path) -> None:
+    def script(asked: Asked) -> Play:
+        return models(["smollm2-135m"]) if asked.path == "/v1/models" else ordinary(asked)
+
+    with provider(script) as server:
+        command(tmp_path, {"OPENAI_BASE_URL": f"{server.url}/v1"})
+    assert [asked.path for asked in server.asked].count("/v1/models") == 1 < len(server.asked)
+
+
 def test_a_password_in_the_address_is_not_told() -> None:
     with provider([Play(error("no"), 500)]) as server:
         url = server.url.replace("://", "://me:hunter2@")

@@ -160,7 +160,7 @@ def cut_run(tmp_path: Path) -> tuple[Path, Any]:
     control = RunControl(clock=clock)
 
     def late(messages: Sequence[Message]) -> str:
-        clock.now = (control.deadline or 0.0) + 0.2
+        clock.now, clock.step = (control.deadline or 0.0) + 0.2, 0.2
         return f"{FACT[:-1]} [Source 1]. It is 4711 years old [Source 2]."
 
     web = DictWeb({f"https://example.org/{n}": prose(2_000_000, n, fact_at=[0.5]) for n in (1, 2)})

@@ -8,11 +8,11 @@ is given as it stands between the tags.
 
 from __future__ import annotations
 
-import html as html_entities
 import multiprocessing
 import resource
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from m3.extract.bare import bare_text
 from m3.extract.dom import decode
 from m3.extract.pipeline import extract_page
 from m3.patterns import lazy_pattern
@@ -138,28 +138,10 @@ def _work(connection: Connection, html: str, url: str) -> None:
 def _bare(html: bytes | str, url: str, note: str) -> Page:
     """The text between the tags, in linear time and without a parser."""
     text = html[:MAX_CHARS].decode("utf-8", "replace") if isinstance(html, bytes) else html[:MAX_CHARS]
-    lowered = text.lower()
-    pieces: list[str] = []
-    at = 0
-    while at < len(text):
-        start = text.find("<", at)
-        if start < 0:
-            pieces.append(text[at:])
-            break
-        pieces.append(text[at:start])
-        close = ">"
-        for name in ("script", "style"):
-            if lowered.startswith(name, start + 1):
-                close = f"</{name}"
-        end = lowered.find("-->" if text.startswith("<!--", start) else close, start + 1)
-        if end < 0:
-            break
-        at = end + (0 if close != ">" else 1)
-        pieces.append(
-            "\n" if lowered.startswith(("p", "/p", "div", "/div", "br", "li", "h", "/h", "tr"), start + 1) else ""
-        )
-    lines = (" ".join(line.split()) for line in html_entities.unescape("".join(pieces)).split("\n"))
-    return page_from_parts(url, [("paragraph", line) for line in lines if line], kind="page", notes=(note,))
+    found = bare_text(text)
+    lines = (" ".join(line.split()) for line in found.text.split("\n"))
+    parts = [("paragraph", line) for line in lines if line]
+    return page_from_parts(url, parts, kind="page", notes=(note, *found.notes))
 
 
 def _noted(page: Page, note: str) -> Page:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from bs4.element import NavigableString
@@ -158,7 +158,7 @@ class _Look:
         style = self._declared(element, bool(above.why))
         attributes = element.attrs
         if attributes or style or element.name == "dialog":
-            why = hiding(element, style, above.font_px)
+            why = hiding(element.name, attributes, style, above.font_px)
             key = (why, element.label if why in _BY_SCRIPT else str(id(element)))
             rule = ("rule", style.get(BY_RULE, "")) if why == "display" else key
             seen = not why or key in spared or rule in spared or element is self.body
@@ -275,18 +275,17 @@ def _size(element: Element) -> int:
     return sum(len("".join(s.split())) for s in element.strings)
 
 
-def hiding(element: Element, style: Declarations, font_px: float) -> str:
+def hiding(name: str, attributes: Mapping[str, str], style: Declarations, font_px: float) -> str:
     """How an element's own markup hides it as a box, in one word; "" where it does not."""
-    attributes = element.attrs
     if "hidden" in attributes:
         return "hidden"
     if "inert" in attributes:
         return "inert"
-    if attributes.get("aria-hidden") == "true" and not (element.name == "a" and attributes.get("tabindex") == "-1"):
+    if attributes.get("aria-hidden") == "true" and not (name == "a" and attributes.get("tabindex") == "-1"):
         return "aria-hidden"  # such a link repeats another one for the mouse: readers see it
-    if element.name == "dialog" and "open" not in attributes or "popover" in attributes:
+    if name == "dialog" and "open" not in attributes or "popover" in attributes:
         return "dialog"
-    if element.name == "marquee" and "0" in (attributes.get("height"), attributes.get("width")):
+    if name == "marquee" and "0" in (attributes.get("height"), attributes.get("width")):
         return "size"
     why = _hiding_style(style, font_px) if style else ""
     names = attributes.get("class", "")
