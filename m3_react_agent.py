@@ -558,6 +558,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    from m3.cli import leave
+    from m3.cli import as_program
 
-    sys.exit(leave(main()))
+    as_program(main)

@@ -185,26 +185,27 @@ class Bench:
         took, answer = self.launch([str(python), str(WORLD / "peers" / peer.script), QUESTION], env)
         return figures_of(world.take_records(), answer, took)
 
-    def cpu(self, python: Path, code: str, times: int = 5) -> float:
-        """CPU seconds of a fresh process that runs `code`: the best of several, its bytecode cached."""
-        return min(self._cpu_once(python, code) for _ in range(times + 1))
+    def cpus(self, commands: Mapping[str, Sequence[str]], times: int = 8) -> dict[str, float]:
+        """CPU seconds of each command, the best of several, its bytecode cached; in turn, as the walks."""
+        best = dict.fromkeys(commands, float("inf"))
+        for _ in range(times + 1):
+            for name, command in commands.items():
+                took, _out = self.launch(command)
+                if took["code"]:
+                    raise SystemExit(f"{command} ended with {took['code']}: {(self.home / 'output.err').read_text()}")
+                best[name] = min(best[name], took["cpu_s"])
+        return {name: round(seconds, 3) for name, seconds in best.items()}
 
-    def _cpu_once(self, python: Path, code: str) -> float:
-        took, _ = self.launch([str(python), "-c", code])
-        if took["code"]:
-            raise SystemExit(f"{code[:80]!r} ended with {took['code']}: {(self.home / 'output.err').read_text()}")
-        return took["cpu_s"]
 
-    def modules_cpu(self, python: Path, seen: Path) -> float:
-        """CPU seconds of importing what a run had imported at its end, in the same order."""
-        code = (
-            f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
-            f"from importlib import import_module as load\n"
-            f"for name in open({str(seen)!r}).read().split():\n"
-            f"    try: load(name)\n"
-            f"    except ImportError: pass"
-        )
-        return self.cpu(python, code)
+def _importing(seen: Path) -> str:
+    """Code that imports what a run had imported at its end, in the same order."""
+    return (
+        f"import sys; sys.path.insert(0, {str(ROOT)!r})\n"
+        f"from importlib import import_module as load\n"
+        f"for name in open({str(seen)!r}).read().split():\n"
+        f"    try: load(name)\n"
+        f"    except ImportError: pass"
+    )
 
 
 def walks(bench: Bench, names: Sequence[str], tries: int) -> dict[str, list[Figures]]:
@@ -229,7 +230,6 @@ def measure(bench: Bench, name: str, runs: Sequence[Figures]) -> Found:
     down = bench.run(peer, usual, search_down=True)
     one = runs[-1]
     distributions, megabytes, versions = installed(python)
-    imports = bench.cpu(python, peer.imports) if peer.imports else bench.modules_cpu(python, seen)
     found: Found = {
         "version": versions.get(peer.package, ""),
         "wall_s": round(min(run.wall_s for run in runs), 2),
@@ -258,17 +258,17 @@ def measure(bench: Bench, name: str, runs: Sequence[Figures]) -> Found:
         "down": _down(down),
         "distributions": distributions,
         "mib_installed": round(megabytes),
-        "import_cpu_s": round(imports, 3),
-    }  # fmt: skip
+    }
+    commands = {"import_cpu_s": [str(python), "-c", peer.imports or _importing(seen)]}
     if name == "m3":
-        seen = bench.home / "modules-offline"
-        offline = OFFLINE_RUN.format(root=str(ROOT), seen=str(seen))
-        bench.launch([str(python), "-c", offline])
-        found["offline_import_cpu_s"] = round(bench.modules_cpu(python, seen), 3)
-        found["sdk_import_cpu_s"] = round(bench.cpu(python, SDK_ALONE), 3)
-        took = min(bench.launch([str(python), str(ROOT / "m3_react_agent.py"), "--help"])[0]["cpu_s"] for _ in range(6))
-        found["help_cpu_s"] = round(took, 3)
-    return found
+        offline = bench.home / "modules-offline"
+        bench.launch([str(python), "-c", OFFLINE_RUN.format(root=str(ROOT), seen=str(offline))])
+        commands |= {
+            "offline_import_cpu_s": [str(python), "-c", _importing(offline)],
+            "sdk_import_cpu_s": [str(python), "-c", SDK_ALONE],
+            "help_cpu_s": [str(python), str(ROOT / "m3_react_agent.py"), "--help"],
+        }
+    return {**found, **bench.cpus(commands)}
 
 
 def _down(run: Figures) -> str:

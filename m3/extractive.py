@@ -49,6 +49,8 @@ class Evidence:
 
 @dataclass
 class _Candidate:
+    """A sentence that the report could copy."""
+
     text: str
     source: int
     terms: frozenset[str]

@@ -262,11 +262,15 @@ def history_of(header: dict[str, Any]) -> list[Message]:
 
 @dataclass(frozen=True)
 class _History:
+    """The conversation before a run, to be read back from JSON."""
+
     turns: list[Message]
 
 
 @dataclass(frozen=True)
 class _Effects:
+    """Recorded effects, to be read back from JSON."""
+
     items: list[Effect]
 
 

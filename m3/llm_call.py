@@ -58,6 +58,8 @@ class Request:
 
 @dataclass(frozen=True)
 class Answer:
+    """What one attempt brought: the reply, and the headers of the response."""
+
     reply: Reply
     headers: Mapping[str, str]
 

@@ -317,6 +317,8 @@ def _links(text: str, url: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class PageFault:
+    """Why a body is no page to be cited."""
+
     kind: FetchKind
     detail: str
     error: str

@@ -32,6 +32,8 @@ _SLOW_HOSTS = {"arxiv.org": Pace(1, 3.0)}
 
 @dataclass
 class _Lane:
+    """The requests to one host: how many run, and when the next may begin."""
+
     active: int = 0
     next_start: float = 0.0
 
@@ -164,6 +166,8 @@ def _matches(pattern: str, path: str) -> bool:
 
 @dataclass
 class _Known:
+    """What is known of one robots.txt, and until when."""
+
     ready: threading.Event = field(default_factory=threading.Event)
     rules: RobotsRules = RobotsRules()
     until: float = 0.0

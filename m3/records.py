@@ -397,6 +397,8 @@ class LedgerEntry:
 
 @dataclass(frozen=True)
 class ThoughtEvent:
+    """What the model says it thinks, before its action."""
+
     step: int
     thought: str
 
@@ -443,6 +445,8 @@ class NoticeEvent:
 
 @dataclass(frozen=True)
 class LimitEvent:
+    """The loop ends before the model wants it to, and why."""
+
     stop_reason: str
     message: str
 

@@ -52,6 +52,8 @@ def recalled(query: str, store: Store, run: Run) -> list[PastResearch]:
 
 @dataclass(frozen=True)
 class _Recalled:
+    """What a store brought, in the form in which it is checked."""
+
     runs: list[PastResearch]
 
 

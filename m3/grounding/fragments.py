@@ -219,6 +219,8 @@ def _past_marks(text: str, start: int, end: int) -> int:
 
 @dataclass(frozen=True)
 class _Words:
+    """A text and where its words stand."""
+
     text: str
     spans: tuple[tuple[int, int], ...]
 

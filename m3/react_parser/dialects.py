@@ -47,6 +47,8 @@ _BARE_TURN = lazy_pattern(r"(?:\A|assistant)(analysis|commentary|final)(?=[A-Z\s
 
 @dataclass(frozen=True)
 class Message:
+    """One message of a reply that is written as several."""
+
     channel: str
     recipient: str
     content: str
