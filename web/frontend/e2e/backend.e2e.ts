@@ -106,7 +106,7 @@ describe.skipIf(!HAS_BACKEND)("the page with the real server", () => {
 
       await turn.locator(".chip").nth(2).click();
       const panel = page.getByRole("complementary", { name: "Oolong" });
-      await panel.getByText("matched to a passage").waitFor();
+      await panel.locator(".verdict", { hasText: "matched to a passage" }).waitFor();
       expect(await panel.locator(".passage blockquote").first().innerText()).toContain(
         "Oolong is a tea that is partly oxidised.",
       );

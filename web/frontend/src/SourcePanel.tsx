@@ -32,7 +32,12 @@ export function SourcePanel({ turn, selection, modal, headingRef, onSelect, onCl
     one.checks.map((each): Selection => ({ turn: turn.id, statement: index, source: each.source })),
   );
   const here = places.findIndex((one) => one.statement === selection.statement && one.source === selection.source);
-  const title = source ? source.title || source.label || source.url : check ? "No source is cited" : "Unknown source";
+  const step = (by: 1 | -1): void => onSelect(places.at((here + by) % places.length) ?? selection); // round and round
+  const title = source
+    ? source.title || source.label || source.url
+    : check && check.source === null
+      ? "No source is cited"
+      : "Unknown source";
   return (
     <aside
       className="panel"
@@ -63,25 +68,14 @@ export function SourcePanel({ turn, selection, modal, headingRef, onSelect, onCl
       </div>
       {here >= 0 && places.length > 1 && (
         <nav className="panel-foot" aria-label="Citations of this answer">
-          <button
-            type="button"
-            className="round"
-            aria-label="Previous citation"
-            disabled={here === 0}
-            onClick={() => onSelect(places[here - 1] ?? selection)}
-          >
+          <button type="button" className="round" aria-label="Previous citation" onClick={() => step(-1)}>
             <Icon name="left" />
           </button>
-          <span>
+          <span aria-live="polite">
             Citation {here + 1} of {places.length}
+            {check && <span className="unseen">: {VERDICT_WORDS[check.verdict]}</span>}
           </span>
-          <button
-            type="button"
-            className="round"
-            aria-label="Next citation"
-            disabled={here === places.length - 1}
-            onClick={() => onSelect(places[here + 1] ?? selection)}
-          >
+          <button type="button" className="round" aria-label="Next citation" onClick={() => step(1)}>
             <Icon name="right" />
           </button>
         </nav>

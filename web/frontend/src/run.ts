@@ -189,16 +189,17 @@ export interface StepWords {
 
 export function stepWords(step: Step): StepWords {
   const running = step.state === "running";
+  const read = running ? "Reading" : step.state === "ok" ? "Read" : "Tried to read";
   const args = step.arguments;
   const first = Object.values(args).map(text).find(Boolean) ?? "";
   switch (step.name) {
     case "search_web":
       return { verb: running ? "Searching" : "Searched", object: text(args["query"]) || first };
     case "fetch_page":
-      return { verb: running ? "Reading" : "Read", object: pagesRead(step) };
+      return { verb: read, object: pagesRead(step) };
     case "read_file":
     case "extract_pdf_text":
-      return { verb: running ? "Reading" : "Read", object: first || step.items[0]?.title || "a file" };
+      return { verb: read, object: first || step.items[0]?.title || "a file" };
     case "list_uploaded_files":
       return { verb: running ? "Looking at" : "Looked at", object: "your files" };
     case "extract": {

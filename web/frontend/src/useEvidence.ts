@@ -42,7 +42,9 @@ export function useEvidence(turns: readonly Turn[]) {
   }, [isGone, close]);
   useEffect(() => {
     if (!chosen) return;
-    headingRef.current?.focus();
+    const heading = headingRef.current;
+    // Whoever walks through the citations keeps the button that does it.
+    if (!heading?.closest(".panel")?.contains(document.activeElement)) heading?.focus();
     document.querySelector(".statement.open")?.scrollIntoView({ block: "nearest" });
   }, [chosen]);
   return { selection, turn: selection ? (turn ?? null) : null, headingRef, open, close, select };
@@ -51,6 +53,6 @@ export function useEvidence(turns: readonly Turn[]) {
 /** What was opened from a draft, in the numbers of the final answer; null where the answer does not cite it. */
 function inFinalNumbers(selection: Selection, turn: Turn): Selection | null {
   const opened = turn.sources.find((source) => source.number === selection.source);
-  const now = turn.result?.sources.find((source) => source.url === opened?.url && source.label === opened.label);
+  const now = turn.result?.sources.find((source) => source.url === opened?.url);
   return now ? { turn: turn.id, statement: null, source: now.number } : null;
 }
