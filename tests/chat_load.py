@@ -48,11 +48,13 @@ TURNS = (
 class Figures:
     """Lateness in milliseconds, over all events of all chats: from the run's handing an event over to its arrival.
 
-    from_model: of tool calls, from the model's last byte to the arrival, so with the reading of the turn.
+    ended: chats that said `done`; answered: of them, with an answer (a machine that is busy may miss a page's six
+    seconds). from_model: of tool calls, from the model's last byte to the arrival, so with the reading of the turn.
     """
 
     chats: int
     events: int
+    ended: int
     answered: int
     median: float
     p95: float
@@ -98,9 +100,9 @@ def measure(chats: int = 20, folder: Path | None = None) -> Figures:
             turn = calls.get(number, 0)
             calls[number] = turn + 1
             from_model.append(1_000 * (at - model_spoke[f"{number}/{turn}"]))
-    answered = sum(event.get("outcome") == "answered" for _, event, _ in arrived)
+    ends = [event["outcome"] for _, event, _ in arrived if event["type"] == "done"]
     return Figures(
-        chats, len(late), answered, statistics.median(late), _share(late, 0.95), late[-1],
+        chats, len(late), len(ends), ends.count("answered"), statistics.median(late), _share(late, 0.95), late[-1],
         _share(sorted(from_model), 0.95), max(from_model), seconds,
     )  # fmt: skip
 
