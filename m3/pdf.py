@@ -20,7 +20,8 @@ from m3.records import FetchedPage, RunControl, page_from_parts
 MAX_PAGES = 200
 MAX_CHARS = 1_500_000
 LIMITS = ChildLimits(seconds=12.0, cpu_s=10, memory_mb=768)
-_SOFT_CPU_S = 7.0  # the child stops by itself here and answers with the pages it has read
+_SOFT_CPU_S = 7.0  # the child stops by itself here and answers with the pages it has read,
+_SOFT_SHARE = 0.7  # as it does after this share of the time that it is given, on a machine with other work too
 
 Part = tuple[str, str, int, "int | None"]
 
@@ -42,7 +43,8 @@ def read_pdf(data: bytes, url: str, *, control: RunControl | None = None, limits
     """
     started = time.monotonic()
     try:
-        found = run_child("m3.pdf:pages_of", data, {}, limits=limits, control=control)
+        given = limits.seconds if control is None else control.timeout(limits.seconds)
+        found = run_child("m3.pdf:pages_of", data, {"seconds": given}, limits=limits, control=control)
     except ChildError as problem:
         found = {"fault": problem.code}
     seconds = time.monotonic() - started
@@ -64,6 +66,7 @@ def read_pdf(data: bytes, url: str, *, control: RunControl | None = None, limits
     return FetchedPage(url, "ok", page, final_url=url, seconds=seconds, truncated=found["truncated"])
 
 
+MAX_PARTED = 80  # characters of a word that is parted at the end of a line
 MAX_OPENING = 100  # characters
 
 
@@ -84,6 +87,7 @@ def pages_of(data: bytes, options: Mapping[str, Any]) -> dict[str, Any]:
     import pypdf
     from pypdf.errors import DependencyError, FileNotDecryptedError, PyPdfError
 
+    ends = time.monotonic() + _SOFT_SHARE * float(options.get("seconds", LIMITS.seconds))
     logging.getLogger("pypdf").setLevel(logging.CRITICAL)
     try:
         reader = pypdf.PdfReader(io.BytesIO(data), strict=False)
@@ -92,7 +96,8 @@ def pages_of(data: bytes, options: Mapping[str, Any]) -> dict[str, Any]:
         total = len(reader.pages)
         pages, chars = [], 0
         for number in range(min(total, MAX_PAGES)):
-            if time.process_time() > _SOFT_CPU_S or chars > MAX_CHARS:
+            # The first page is read whatever the time: killed later, the child brings no less.
+            if pages and (time.process_time() > _SOFT_CPU_S or time.monotonic() > ends) or chars > MAX_CHARS:
                 break
             text = _clean(_text_of(reader, number))[: MAX_CHARS // 2]
             chars += len(text)
@@ -229,7 +234,8 @@ def _joined(lines: list[str]) -> str:
     """Lines as running text; a word parted at the end of a line is put together again."""
     text = lines[0]
     for line in lines[1:]:
-        parted = re.search(r"(\S*)(?<=[^\W\d_])-\Z", text)
+        # Only the end is looked at: a search through all that was joined so far, for each line, is quadratic.
+        parted = re.search(r"(\S*)(?<=[^\W\d_])-\Z", text[-MAX_PARTED:]) if text.endswith("-") else None
         if parted and re.match(r"[a-zß-öø-ÿ]", line):
             # A word that has a hyphen already ("state-of-the-art") keeps this one too.
             text = (text if "-" in parted[1] else text[:-1]) + line

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from m3.child import ChildLimits
-from m3.pdf import MAX_PAGES, read_pdf
+from m3.pdf import MAX_PAGES, _joined, read_pdf
 from m3.records import RunControl
 from tests import pdfs
 
@@ -82,3 +82,15 @@ def test_a_document_without_a_title_is_called_by_its_first_sentence_not_by_its_p
     assert fetched.page is not None and fetched.page.title == "The bridge was opened in 1932."
     long = read_pdf(pdfs.pdf([["The bridge of many words goes on and on over"] * 6]), "u")
     assert long.page is not None and len(long.page.title) <= 102 and long.page.title.endswith(" …")
+
+
+def test_a_paragraph_of_any_number_of_lines_is_joined_in_linear_time() -> None:
+    times = []
+    for lines in (4_000, 16_000):
+        started = time.process_time()
+        text = _joined(
+            ["a line without any end that goes on and on, exam-", *["ples of lines of it and exam-"] * lines]
+        )
+        times.append(time.process_time() - started)
+        assert "examples of lines" in text
+    assert times[1] < 8 * times[0] + 0.1
