@@ -539,7 +539,7 @@ def _choose_search(config: Config, llm: str, web: bool) -> tuple[tuple[str, ...]
 
 # --- secrets ---------------------------------------------------------------------------------------------
 
-_secrets: dict[str, re.Pattern[str]] = {}
+_secrets: dict[str, tuple[list[str], re.Pattern[str]]] = {}
 
 # What looks like a key is one, whoever put it there: a page, a server's error, the user's question.
 _KEY_SHAPES = re.compile(
@@ -549,13 +549,22 @@ _KEY_SHAPES = re.compile(
 )
 
 
+# What stands in every such key, and where one may begin, counted from there.
+_MARKS = {
+    **dict.fromkeys(("sk-", "gsk_", "tvly-", "xai-", "hf_", "ghp_", "github_pat_", "AKIA"), range(1)),
+    "key=": range(-4, 1),
+    "token=": range(-7, 1),
+    "Bearer ": range(7, 8),
+}
+
+
 def _remember_secrets(config: Config) -> None:
     for group, f in all_settings():
         value = getattr(getattr(config, group), f.name)
         # Shorter values are no real keys, and replacing them would mangle ordinary text.
         if f.metadata["secret"] and value and len(value) >= 6 and value not in _secrets:
             forms = sorted(_forms(value), key=len, reverse=True)
-            _secrets[value] = re.compile("|".join(re.escape(form) for form in forms))
+            _secrets[value] = forms, re.compile("|".join(re.escape(form) for form in forms))
 
 
 def _forms(secret: str) -> set[str]:
@@ -575,8 +584,29 @@ def redact(text: str) -> str:
     """Replace every secret that any loaded configuration held, in each of its forms, and whatever looks like a key."""
     # Longer secrets first: one that is part of another must not leave the rest of it standing.
     for secret in sorted(_secrets, key=len, reverse=True):
-        text = _secrets[secret].sub("[redacted]", text)
-    return _KEY_SHAPES.sub("[redacted]", text)
+        forms, pattern = _secrets[secret]
+        if any(form in text for form in forms):
+            text = pattern.sub("[redacted]", text)
+    found = sorted(span for mark, starts in _MARKS.items() for span in _shapes(text, mark, starts))
+    pieces, at = [], 0
+    for start, end in found:
+        if start >= at:
+            pieces += [text[at:start], "[redacted]"]
+            at = end
+    return "".join([*pieces, text[at:]])
+
+
+def _shapes(text: str, mark: str, starts: range) -> Iterator[tuple[int, int]]:
+    """Where what looks like a key stands around a mark. To look for the marks first takes a tenth of the time that the
+    pattern takes on a trace of many megabytes."""
+    at = text.find(mark)
+    while at >= 0:
+        tried = (_KEY_SHAPES.match(text, at + start) for start in starts if at + start >= 0)
+        match = next((m for m in tried if m), None)
+        if match:
+            yield match.span()
+        # The next key begins behind this one, at the latest where its mark allows.
+        at = text.find(mark, max(at + 1, match.end() - starts.stop + 1 if match else 0))
 
 
 def shown_value(f: Field[Any], value: Any) -> str:

@@ -94,7 +94,8 @@ def pages_of(data: bytes, options: Mapping[str, Any]) -> dict[str, Any]:
         if reader.is_encrypted and not reader.decrypt(""):
             return {"fault": "encrypted"}
         total = len(reader.pages)
-        pages, chars = [], 0
+        pages: list[str] = []
+        chars = 0
         for number in range(min(total, MAX_PAGES)):
             # The first page is read whatever the time: killed later, the child brings no less.
             if pages and (time.process_time() > _SOFT_CPU_S or time.monotonic() > ends) or chars > MAX_CHARS:

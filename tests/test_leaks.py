@@ -7,8 +7,10 @@ import http.client
 import json
 import logging
 import pickle
+import random
 import subprocess
 import sys
+import time
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
@@ -270,3 +272,20 @@ def test_search_engines_that_are_refused_for_real_give_no_key_away(
     plain = "\n".join(record.getMessage() for record in caplog.records if record.name.startswith("urllib3"))
     written = {"out": out, "err": err, "log": logged, "urllib3": plain, "trace": trace.read_text("utf-8")}
     assert not {name: found for name, data in written.items() if (found := pieces(data))}
+
+
+def test_keys_are_found_by_their_marks_as_by_their_pattern_and_in_a_fraction_of_the_time() -> None:
+    chance = random.Random(5)
+    parts = ["sk-", "sk-proj-", "gsk_", "tvly-", "AKIA", "Bearer ", "?key=", "&api_key=", "?apikey=", "?access_token=",
+             "&token=", " ", "x", "_", "-", "A1b2C3d4E5f6G7h8I9", "abc", "=", "\n", '"', "task-",
+             "risk-sk-", "hf_"]  # fmt: skip
+    for _ in range(5_000):
+        text = "".join(chance.choices(parts, k=chance.randint(1, 14)))
+        assert config.redact(text) == config._KEY_SHAPES.sub("[redacted]", text)
+    for unit in ("sk-", "?key=", "Bearer ", "a task-force at risk: keynote=1 "):
+        times = []
+        for length in (100_000, 400_000):
+            started = time.process_time()
+            config.redact(unit * (length // len(unit)))
+            times.append(time.process_time() - started)
+        assert times[1] < 8 * times[0] + 0.1, (unit, times)
