@@ -39,10 +39,17 @@ def environment(**more: str) -> dict[str, str]:
     return {**{k: v for k, v in os.environ.items() if k in kept}, "MEMORY_BACKEND": "none", **more}
 
 
+def heed_signals() -> None:
+    """As on a terminal, also where the tests run in the background of a shell, which ignores these and hands it on."""
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_DFL)
+
+
 def start(*args: str, script: Path | None = None, env: dict[str, str] | None = None, **how: Any) -> Any:
     """The program, or a script that changes it first, with both streams as pipes."""
     program = [str(script), str(ROOT)] if script else [str(ROOT / "m3_react_agent.py")]
     options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, "cwd": os.environ["HOME"], **how}
+    options.setdefault("preexec_fn", heed_signals)
     return subprocess.Popen([sys.executable, *program, *args], env=env or environment(), **options)
 
 
