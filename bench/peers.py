@@ -338,7 +338,7 @@ def target_table(found: Mapping[str, Found]) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
     parser.add_argument("--peers", default=",".join(PEERS), help="which, of: " + ", ".join(PEERS))
-    parser.add_argument("--tries", type=int, default=5, help="runs of the usual walk; the best times count")
+    parser.add_argument("--tries", type=int, default=4, help="runs of the usual walk; the best times count")
     parser.add_argument("--json", action="store_true", help="print one JSON object of named figures as the last line")
     args = parser.parse_args()
     if not (WORLD / "corpus" / "index.jsonl").exists() and (fault := missing()):
