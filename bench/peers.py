@@ -15,9 +15,11 @@ that nobody showed it; with the search engine down, the model answers from memor
 Where this agent's time and memory went, found with `-X importtime`, cProfile and VmHWM at each event, and what was done
 (CPU seconds on the same two busy cores, before -> after):
 
-- importing: compiling 320 regular expressions 0.16, of which a run uses half -> at first use (`m3/patterns.py`); stems
-  of 240 pairs of opposites 0.015 -> when the first claim is compared; `import m3.prompts` loaded the whole checker for
-  one type. All that a run imports, above the Groq SDK (0.28): 0.38 -> 0.20; offline 0.31 -> 0.19.
+- importing: compiling 320 regular expressions 0.16, of which a run uses half -> at first use (`m3/patterns.py`); bs4
+  imports soupsieve for selectors that nobody calls, 0.04 -> at first use (`m3/extract/lazy_selectors.py`); stems of 240
+  pairs of opposites 0.015 -> when the first claim is compared; `import m3.prompts` loaded the whole checker for one
+  type. What is left is a hundred dataclasses (0.05), requests and bs4 (0.08), reading the rest.
+- looking for garbage: a sixth of a run's CPU at the interpreter's default -> rarely (`m3.cli.as_program`), 2 MiB more.
 - waiting: nothing was done while the model was asked -> modules load, patterns compile and pages are indexed then
   (`m3/ahead.py`), some 0.35 s of a run.
 - an HTML page of 295 kB went to a child process although the bound is 300 kB: 0.48 s of wall, half of it the child's
@@ -338,7 +340,7 @@ def target_table(found: Mapping[str, Found]) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=str(__doc__).splitlines()[0])
     parser.add_argument("--peers", default=",".join(PEERS), help="which, of: " + ", ".join(PEERS))
-    parser.add_argument("--tries", type=int, default=5, help="runs of the usual walk; the best times count")
+    parser.add_argument("--tries", type=int, default=4, help="runs of the usual walk; the best times count")
     parser.add_argument("--json", action="store_true", help="print one JSON object of named figures as the last line")
     args = parser.parse_args()
     if not (WORLD / "corpus" / "index.jsonl").exists() and (fault := missing()):

@@ -145,10 +145,12 @@ def _mend(state: RunState, run: Run, closing: Closing) -> None:
     state.dead_tags = report.dead_tags(pages)
     if mode == "off":
         return
+    checked = state.draft
     state.draft, state.changes = correct_tags(state.draft, report, pages)
     if mode == "tags":
         return
-    report = _verified(run, closing, "the draft with its tags corrected", state.draft, pages)
+    if state.draft != checked:
+        report = _verified(run, closing, "the draft with its tags corrected", state.draft, pages)
 
     def failing(cut: Cut | None) -> tuple[list[Item], Cut]:
         patience = Patience(closing.over, cut)
