@@ -159,7 +159,9 @@ class Asking:
         if not isinstance(reply, Completion) or not isinstance(reply.text, str):
             raise LLMError("the model call brought no text")
         longest = max(SHORTEST_CUT, most * CHARACTERS_PER_TOKEN)
-        return reply if len(reply.text) <= longest else replace(reply, text=reply.text[:longest], finish_reason=None)
+        if len(reply.text) <= longest:
+            return reply
+        return replace(reply, text=reply.text[:longest], finish_reason="length" if for_report else None)
 
     def _book(self, messages: Sequence[Message], reply: Completion) -> None:
         """Count what a call cost, learn from it, and say what is odd about it."""

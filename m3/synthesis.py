@@ -13,7 +13,7 @@ from m3.grounding import Closing, GroundingReport, Patience, rank_passages, rend
 from m3.grounding.independence import Disagreement, disagreements, origins
 from m3.grounding.repair import Change, Item, apply_answers, correct_tags, items_to_mend, remove_unsupported
 from m3.prompts import conversation_messages, repair_messages, synthesis_messages
-from m3.records import LLMError, NoticeEvent, Page, Passage, Source
+from m3.records import LLMError, Message, NoticeEvent, Page, Passage, Source
 from m3.reply_text import visible_text
 from m3.report import NO_SOURCES_USED, FinalOutput, Outcome
 from m3.untrusted import neutralise, safe_report
@@ -94,7 +94,7 @@ def _write_report(state: RunState, run: Run, chosen: Sequence[tuple[Source, list
         material = [(source, neutralise(render_passages(source.page, passages))) for source, passages in chosen]
         messages = synthesis_messages(state.query, material, run.today, run.fence)
         try:
-            reply = state.model.ask(messages, for_report=True).text
+            reply = _asked(state, messages)
             report = report_in(reply, state.tools.tools)
             if reply.strip() and not report:
                 state.warnings.append("The report was copied from the sources: the model wrote an action instead.")
@@ -107,11 +107,19 @@ def _write_report(state: RunState, run: Run, chosen: Sequence[tuple[Source, list
     raise last
 
 
+def _asked(state: RunState, messages: Sequence[Message]) -> str:
+    """What the model writes as the report. One that it could not finish is kept, and the reader is told."""
+    reply = state.model.ask(messages, for_report=True)
+    if reply.finish_reason == "length":
+        state.warnings.append("The report breaks off: it reached the most tokens that one answer may have.")
+    return reply.text
+
+
 def _answer_from_conversation(state: RunState, run: Run) -> None:
     """Write the answer of a run that asked nothing outside, from what was said; without sources there is no mending."""
     messages = conversation_messages(state.query, state.memory.render(), run.fence)
     try:
-        text = report_in(state.model.ask(messages, for_report=True).text, state.tools.tools)
+        text = report_in(_asked(state, messages), state.tools.tools)
     except LLMError as problem:
         state.stop_reason = stop_reason_of(problem, run)
         state.warnings.append(str(problem))

@@ -31,7 +31,7 @@ from tests.chat import (
 )
 from tests.loopback import Reply, Request
 from tests.pdfs import pdf
-from tests.provider import Asked, Play
+from tests.provider import Asked, Play, delta
 from tests.scripted import action
 
 OOLONG = "Oolong is a tea that is partly oxidised. Oolong comes from Fujian and from Taiwan."
@@ -157,6 +157,20 @@ def test_a_wrong_citation_of_the_draft_is_corrected_in_done(tmp_path: Path) -> N
     cited = re.match(r"Green tea is not oxidised at all\. \[Source ([\d, ]+)\]", done["summary"])
     assert cited and str(green["number"]) in cited[1].split(", ") and green["verdicts"]["matched"] == 1
     assert done["counts"]["matched"] == 2
+
+
+def test_a_report_that_reached_the_most_tokens_of_an_answer_is_said_to_break_off(tmp_path: Path) -> None:
+    begun = "Oolong is a tea that is partly oxidised. [Source 1] Green tea is not oxi"
+
+    def model(asked: Asked) -> Play:
+        if is_turn(asked):
+            return scripted([SEARCH, FETCH, FINISH])(asked)
+        return Play([delta(begun), delta(finish="length")])
+
+    with edge(model, pages, RESULTS) as (env, _, _), chat_server(tmp_path, env) as server:
+        done = ask(server, "What is oolong?")[-1]
+    assert done["summary"].endswith("not oxi")
+    assert any("breaks off" in warning for warning in done["warnings"])
 
 
 def test_a_failing_provider_is_a_friendly_error_and_then_done(tmp_path: Path) -> None:

@@ -570,6 +570,7 @@ def test_every_request_of_the_cases_is_answered_as_it_must(
         (b'{"messages": [{"role": "user", "content": ""}]}', 422),
         (b'{"messages": [{"role": "system", "content": "x"}]}', 422),
         (b'{"messages": [{"role": "user", "content": " "}]}', 422),
+        (b'{"messages": [{"role": "user", "content": "\\u200b\\u202e"}]}', 422),
         (b'{"messages": [{"role": "assistant", "content": "x"}]}', 422),
         (b'{"messages": {"0": 1}}', 422), (b"NaN", 422),
         (b'{"messages": [{"role": "user", "content": ["x"]}]}', 422), (b'{"messages": [null]}', 422),

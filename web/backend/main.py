@@ -37,7 +37,7 @@ from starlette.types import ASGIApp
 import config
 from config import Config, ConfigError
 from m3.logs import set_up
-from m3.untrusted import safe_line
+from m3.untrusted import clean_characters, safe_line
 from web.backend.agent import Bench, Chat, Chats, warm_up
 from web.backend.files import Record, UploadError, Uploads
 from web.backend.guard import BODY_BYTES, LOOPBACK_NAMES, UPLOAD_OVERHEAD, Guard, Rules, refused
@@ -79,7 +79,7 @@ class ChatRequest(BaseModel):
     @classmethod
     def ends_with_a_question(cls, messages: list[ChatMessage]) -> list[ChatMessage]:
         last = messages[-1]
-        if last.role != "user" or not last.content.strip():
+        if last.role != "user" or not clean_characters(last.content).strip():
             raise ValueError("the last message must be the user's, and not empty")
         if len(last.content) > QUESTION_CHARACTERS:
             raise ValueError(f"the question is longer than {QUESTION_CHARACTERS:,} characters")
