@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 
 from m3.comparison import sides_of
 from m3.grounding import split_sentences
@@ -21,6 +22,16 @@ MIN_CHARACTERS, MAX_CHARACTERS = 30, 420
 MIN_COVERAGE = 0.34
 # … and this share of what the best sentence holds: beside one that answers, one that shares a verb with it does not.
 MIN_OF_BEST = 0.6
+# Of a question that asks for nothing but what a document says.
+_ANYTHING = frozenset(
+    terms(
+        """summarise summarize summary overview outline gist abstract main key central important points ideas topic
+        topics content contents describe explain tell say says about document documents file files text page pages
+        attached uploaded paper report txt md csv html pdf fasse zusammen zusammenfassung zusammenfassen überblick
+        wichtigsten hauptpunkte kernaussagen inhalt datei dokument steht darin кратко содержание перескажи главное
+        основные мысли файл документ файле документе résumé résume principaux fichier"""
+    )
+)
 
 
 def name_terms(side: str) -> frozenset[str]:
@@ -69,6 +80,8 @@ def extractive_summary(question: str, evidence: Sequence[Evidence], max_sentence
     sides, aspect = sides_of(question)
     candidates = _candidates(evidence, terms(" / ".join(sides)))
     weight = _weights(candidates, question)
+    if len(sides) < 2 and _asks_for_anything(question, evidence):
+        return _by_source(_openings(candidates, max_sentences), evidence)
     if len(sides) < 2:
         chosen = _pick(candidates, frozenset(terms(question)), weight, max_sentences)
         return _by_source(chosen, evidence)
@@ -93,6 +106,23 @@ def extractive_summary(question: str, evidence: Sequence[Evidence], max_sentence
     if sections and silent:
         parts.append(f"The sources that were read do not say anything about {' or '.join(silent)}.")
     return "\n\n".join(parts + sections)
+
+
+def _asks_for_anything(question: str, evidence: Sequence[Evidence]) -> bool:
+    """Whether a question names sources and asks nothing of them but what they say: "main points of notes.txt"."""
+    asked = frozenset(terms(question))
+    named = frozenset(word for item in evidence for word in terms(item.title))
+    return bool(asked & _ANYTHING) and asked <= _ANYTHING | named
+
+
+def _openings(candidates: Sequence[_Candidate], count: int) -> list[_Candidate]:
+    """The first sentences of each source, the sources taking turns."""
+    by_source: dict[int, list[_Candidate]] = {}
+    for candidate in candidates:
+        by_source.setdefault(candidate.source, []).append(candidate)
+    rounds = zip_longest(*by_source.values())
+    first = [candidate for one_each in rounds for candidate in one_each if candidate is not None][:count]
+    return sorted(first, key=lambda candidate: candidate.order)
 
 
 def _candidates(evidence: Sequence[Evidence], names: Sequence[str]) -> list[_Candidate]:

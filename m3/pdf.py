@@ -57,7 +57,8 @@ def read_pdf(data: bytes, url: str, *, control: RunControl | None = None, limits
     if found["truncated"]:
         notes.append(f"only the first {read} of {total} pages were read")
     page = page_from_parts(
-        url, parts, title=found["title"] or _opening(parts), author=found["author"], modified=found["date"],
+        url, parts, title=found["title"] or _name_of(url) or _opening(parts), author=found["author"],
+        modified=found["date"],
         kind="pdf", notes=tuple(notes),
     )  # fmt: skip
     if not page.text.strip():
@@ -68,6 +69,11 @@ def read_pdf(data: bytes, url: str, *, control: RunControl | None = None, limits
 
 MAX_PARTED = 80  # characters of a word that is parted at the end of a line
 MAX_OPENING = 100  # characters
+
+
+def _name_of(url: str) -> str:
+    """The file's name for a document of the user's, who knows it by that; "" for one of the web."""
+    return "" if "://" in url else url.rsplit("/", 1)[-1]
 
 
 def _opening(parts: list[Part]) -> str:
@@ -142,7 +148,8 @@ def _metadata(reader: Any) -> dict[str, str]:
     # Word processors leave file names and "untitled" in the title field.
     if len(title) > 4 and not re.match(r"(?i)untitled|microsoft word|.*\.(docx?|tex|dvi|pdf|indd|qxd)\s*$", title):
         found["title"] = " ".join(title.split())[:300]
-    found["author"] = " ".join(author.split())[:300]
+    if not re.fullmatch(r"(?i)\W*(?:anonymous|unknown|author|user|admin(?:istrator)?|owner)\W*|\W*", author):
+        found["author"] = " ".join(author.split())[:300]
     if isinstance(created, datetime):
         found["date"] = created.date().isoformat()
     return found

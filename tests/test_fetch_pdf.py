@@ -77,10 +77,12 @@ def test_a_stop_of_the_run_ends_the_child() -> None:
     assert time.monotonic() - started < 3
 
 
-def test_a_document_without_a_title_is_called_by_its_first_sentence_not_by_its_page() -> None:
-    fetched = read_pdf(pdfs.pdf([["The bridge was opened in 1932.", "It spans 898 metres."]]), "docs/bridge.pdf")
-    assert fetched.page is not None and fetched.page.title == "The bridge was opened in 1932."
-    long = read_pdf(pdfs.pdf([["The bridge of many words goes on and on over"] * 6]), "u")
+def test_a_document_without_a_title_is_called_by_its_file_or_by_its_first_sentence() -> None:
+    data = pdfs.pdf([["The bridge was opened in 1932.", "It spans 898 metres."]])
+    own, of_the_web = read_pdf(data, "docs/bridge.pdf").page, read_pdf(data, "https://b.example/x").page
+    assert own is not None and own.title == "bridge.pdf"
+    assert of_the_web is not None and of_the_web.title == "The bridge was opened in 1932."
+    long = read_pdf(pdfs.pdf([["The bridge of many words goes on and on over"] * 6]), "https://b.example/y")
     assert long.page is not None and len(long.page.title) <= 102 and long.page.title.endswith(" …")
 
 

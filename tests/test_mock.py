@@ -126,6 +126,16 @@ def test_a_sentence_that_shares_only_a_verb_with_the_question_is_left_out(tmp_pa
     assert "South Asia" in output.summary and "quokka" not in output.summary
 
 
+@pytest.mark.parametrize(
+    "question",
+    ["What are the main points of gas-boilers.txt?", "Summarise gas-boilers.txt", "What does gas-boilers.txt say?"],
+)
+def test_a_document_that_is_named_is_told_from_its_beginning(question: str, tmp_path: Path) -> None:
+    output = ask(tmp_path, HEATING, question)
+    assert output.outcome == "answered"
+    assert "A gas boiler burns natural gas to heat water for radiators and taps. [Source" in output.summary
+
+
 def test_what_no_document_says_is_not_answered(tmp_path: Path) -> None:
     output = ask(tmp_path, HEATING, "Who won the football world cup of 1998?")
     assert (output.outcome, output.exit_code) == ("abstained", 4) and not output.sources

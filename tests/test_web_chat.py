@@ -309,6 +309,22 @@ def test_a_file_that_the_question_names_is_read_and_not_taken_for_a_host(tmp_pat
     assert events[-1]["sources"][0]["label"] == "report.pdf, p. 3"
 
 
+def test_what_stands_in_an_uploaded_file_is_not_remembered(tmp_path: Path) -> None:
+    report = "The harbour was opened in 1907 by King Frederik VIII. [Source 1]"
+    turns = scripted([action("extract_pdf_text", '{"file": "report.pdf"}'), FINISH], report)
+    kept = tmp_path / "memory.sqlite"
+    with edge(turns, pages) as (env, asked, _):
+        env |= {"MEMORY_BACKEND": "local", "MEMORY_PATH": str(kept)}
+        with chat_server(tmp_path, env) as server:
+            upload(server, "report.pdf", PDF)
+            assert "1907" in ask(server, "When was the harbour of Skagen opened?")[-1]["summary"]
+            assert requests.delete(f"{server.url}/files/report.pdf", timeout=10).status_code == 204
+            again = ask(server, "When was the harbour of Skagen opened?")[-1]
+    assert not [warning for warning in again["warnings"] if "Earlier research" in warning]
+    assert not any("1907" in message["content"] for message in asked[-2].body["messages"][:2])
+    assert not kept.exists() or b"Frederik" not in kept.read_bytes()
+
+
 def test_search_finds_passages_in_uploaded_files_beside_the_web(tmp_path: Path) -> None:
     turns = [action("search_web", '{"query": "Skagen harbour"}'), action("fetch_page", '{"results": ["R1"]}'), FINISH]
     report = "The harbour was opened in 1907 by King Frederik VIII. [Source 1]"

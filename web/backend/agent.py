@@ -38,8 +38,10 @@ from m3.records import (
 )
 from m3.report import FinalOutput
 from m3.search import WebSearchTool
+from m3.sessions import PastResearch, StoreResult
 from m3.untrusted import clean_characters, safe_line
 from m3_react_agent import ACTION_FAILED, run_react_loop
+from memory_integration import ResearchStore, build_memory
 from web.backend.files import Uploads
 from web.backend.tools.file_reader import file_tools
 from web.backend.tools.pdf_parser import pdf_tool
@@ -143,6 +145,24 @@ class Bench:
         )
 
 
+class _WithoutFiles:
+    """A memory of earlier runs that does not keep what was read in uploaded files: deleted means deleted."""
+
+    def __init__(self, store: ResearchStore) -> None:
+        self._store = store
+        self.notices: list[str] = getattr(store, "notices", [])
+
+    def store_research(self, output: FinalOutput, *, control: RunControl | None = None) -> StoreResult:
+        if any("://" not in source.url for source in output.sources):
+            return StoreResult(False, "what stands in uploaded files is not remembered", skipped=True)
+        return self._store.store_research(output, control=control)
+
+    def retrieve_related(
+        self, query: str, limit: int = 3, *, control: RunControl | None = None
+    ) -> Sequence[PastResearch]:
+        return self._store.retrieve_related(query, limit, control=control)
+
+
 class Chat:
     """One question being answered. `start` it, iterate `events`, `stop` it when nobody listens any more."""
 
@@ -192,6 +212,7 @@ class Chat:
                 config=self._bench.config,
                 search=ChatSearch.like(self._bench.search),
                 fetcher=self._bench.fetcher,
+                memory=_WithoutFiles(build_memory(self._bench.config)),
                 history=self._history,
                 tools=self._bench.menu,
                 on_event=self._view,

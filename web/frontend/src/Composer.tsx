@@ -2,7 +2,7 @@ import { type RefObject, useId, useLayoutEffect } from "react";
 
 import { Icon } from "./icons";
 
-export const LONGEST_QUESTION = 8_000;
+export const LONGEST_QUESTION = 16_000;
 const TALLEST = 200;
 
 interface ComposerProps {
