@@ -80,8 +80,10 @@ def extractive_summary(question: str, evidence: Sequence[Evidence], max_sentence
     sides, aspect = sides_of(question)
     candidates = _candidates(evidence, terms(" / ".join(sides)))
     weight = _weights(candidates, question)
-    if len(sides) < 2 and _asks_for_anything(question, evidence):
-        return _by_source(_openings(candidates, max_sentences), evidence)
+    if len(sides) < 2:
+        told = _told_whole(question, evidence)
+        if told:
+            return _by_source(_openings([c for c in candidates if c.source in told], max_sentences), evidence)
     if len(sides) < 2:
         chosen = _pick(candidates, frozenset(terms(question)), weight, max_sentences)
         return _by_source(chosen, evidence)
@@ -108,11 +110,14 @@ def extractive_summary(question: str, evidence: Sequence[Evidence], max_sentence
     return "\n\n".join(parts + sections)
 
 
-def _asks_for_anything(question: str, evidence: Sequence[Evidence]) -> bool:
-    """Whether a question names sources and asks nothing of them but what they say: "main points of notes.txt"."""
+def _told_whole(question: str, evidence: Sequence[Evidence]) -> set[int]:
+    """The sources that a question names and of which it asks nothing but what they say: "main points of notes.txt"."""
     asked = frozenset(terms(question))
-    named = frozenset(word for item in evidence for word in terms(item.title))
-    return bool(asked & _ANYTHING) and asked <= _ANYTHING | named
+    names = asked - _ANYTHING
+    titles = {item.number: frozenset(terms(item.title)) for item in evidence}
+    if not asked & _ANYTHING or not names:
+        return set()
+    return {number for number, title in titles.items() if names <= title}
 
 
 def _openings(candidates: Sequence[_Candidate], count: int) -> list[_Candidate]:
