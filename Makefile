@@ -29,8 +29,11 @@ $(VENV)/.dev: requirements.txt requirements-providers.txt requirements-dev.txt w
 
 setup: $(VENV)/.dev ## make .venv with what runs and tests need
 
+# Through the environment, so that quotation marks and dollar signs of a question reach the program as they are.
+unexport QUERY
+run: export QUESTION = $(value QUERY)
 run: $(VENV)/.run ## research QUERY="…" and print the cited report
-	@$(PY) m3_react_agent.py --query "$(QUERY)"
+	@$(PY) m3_react_agent.py --query "$$QUESTION"
 
 web: $(VENV)/.web ## ask in the browser: builds and serves the chat on 127.0.0.1 (PORT=8000)
 	@$(PY) -m web.build

@@ -12,7 +12,7 @@ import json
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import Field, dataclass, fields, is_dataclass
+from dataclasses import Field, dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote, quote_plus
@@ -45,6 +45,7 @@ PROGRAM_DIR = Path(__file__).resolve().parent
 LLM_PROVIDERS = ("groq", "anthropic", "openai", "mock")
 SEARCH_PROVIDERS = ("tavily", "serpapi", "searxng", "duckduckgo", "local", "mock")
 DDGS_PACKAGE = "ddgs>=9.16,<10"  # optional; it breaks whenever DuckDuckGo's page changes, so a range is named
+NEARLY = 0.85  # likeness (difflib) from which a name in .env counts as misspelt; GROK_API_KEY has 0.92
 KEYLESS = "tavily-keyless"  # the internal name of Tavily's keyless access; chosen, never typed
 
 # Models taken when the provider's *_MODEL variable is unset: small ones that no shutdown is announced for. Checked on
@@ -399,7 +400,8 @@ def load_config(
 
     Raises ConfigError with one line for a value that cannot be used or a provider without its key.
     """
-    values = dict(_environment() if env is None else env)
+    given, doubts = _environment() if env is None else (env, ())
+    values = dict(given)
     values.update(overrides or {})
     values = {name: text.strip() for name, text in values.items() if text and text.strip()}
     values = {**(defaults or {}), **values}
@@ -410,17 +412,48 @@ def load_config(
     }
     config = Config(**groups)
     _remember_secrets(config)
-    return _resolve(config, web)
+    resolved = _resolve(config, web)
+    return replace(resolved, warnings=(*doubts, *resolved.warnings))
 
 
-def _environment() -> dict[str, str]:
+def _environment() -> tuple[dict[str, str], tuple[str, ...]]:
+    """The variables of the process and of `.env`, and what is doubtful in that file."""
     for folder in (Path.cwd(), PROGRAM_DIR):
         path = folder / ".env"
         if os.path.isfile(path) and os.access(path, os.R_OK):
-            from dotenv import dotenv_values
+            written = _dotenv(path)
+            return {**written, **_set_in_process()}, _misspelt(written)
+    return _set_in_process(), ()
 
-            return {**{k: v for k, v in dotenv_values(path).items() if v}, **_set_in_process()}
-    return _set_in_process()
+
+def _dotenv(path: Path) -> dict[str, str]:
+    """The settings in a `.env`. Raises ConfigError for a line that would be passed over, a key among them perhaps."""
+    from io import StringIO
+
+    from dotenv import dotenv_values
+    from dotenv.parser import parse_stream
+
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path} is not UTF-8 text; save it as UTF-8 in an editor") from None
+    for statement in parse_stream(StringIO(text)):
+        if statement.error:  # the line is not shown: what is wrong with it may be the quotation mark of a key
+            line = statement.original.line
+            raise ConfigError(f"{path}, line {line}, is not NAME=value; correct it or put # before it")
+    return {name: value for name, value in dotenv_values(stream=StringIO(text)).items() if value}
+
+
+def _misspelt(written: Mapping[str, str]) -> tuple[str, ...]:
+    """One line for each name in `.env` that is no setting but nearly one; other programs may keep theirs there."""
+    known = {env for _, f in all_settings() for env in (f.metadata["env"], *f.metadata["also"])}
+    unknown = [name for name in written if name not in known]
+    if not unknown:
+        return ()
+    from difflib import get_close_matches
+
+    near = ((name, get_close_matches(name, known, 1, NEARLY)) for name in unknown)
+    return tuple(f"{name} in .env is no setting; did you mean {match[0]}?" for name, match in near if match)
 
 
 def cache_folder() -> Path:

@@ -104,6 +104,7 @@ class LocalDocuments:
         self.engine = engine
         self.skipped: dict[str, str] = {}  # documents that cannot be searched, and why
         self._unread = 0  # changed files that the time did not suffice for
+        self._empty = False  # no file of a kind that is read
         self._index = DocumentIndex(path, cache_dir)
         self._lock = threading.Lock()
 
@@ -268,6 +269,8 @@ class LocalDocuments:
     def _note(self) -> str:
         """What a search could not cover, for people."""
         notes = []
+        if self._empty:
+            notes.append(f"{self.folder} holds no document; what is read is {' '.join(READERS)}")
         if self._unread:
             notes.append(f"{self._unread} new or changed documents have not been read yet: the time was too short")
         if self.skipped:
@@ -291,6 +294,7 @@ class LocalDocuments:
             self.skipped.pop(name, None)
         self.skipped |= survey.faults
         self._unread = len(survey.changed)
+        self._empty = survey.complete and not survey.present and not survey.faults
         batch: list[Entry] = []
         started = part.clock()
         for path, name, stamp in survey.changed:

@@ -399,7 +399,10 @@ class OpenAILLMClient(ProviderClient):
         )
 
     def _no_list(self, why: str) -> ConfigError:
-        return ConfigError(f"OPENAI_MODEL is not set and {self.title} cannot be asked for its models: {why}")
+        return ConfigError(
+            f"OPENAI_MODEL is not set and {self.title} cannot be asked for its models: {why}; "
+            "check that it runs and that OPENAI_BASE_URL is its address, which ends in /v1 as a rule"
+        )
 
     def _request(self, client: Any, request: Request) -> tuple[Callable[..., Any], dict[str, Any]]:
         # Older servers ignore max_completion_tokens without a word, which would leave the reply unbounded.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import stat
 import subprocess
@@ -34,6 +35,15 @@ def test_the_report_is_on_stdout_the_progress_on_stderr_and_the_mock_is_loud_in_
     labels = [line.split(":")[0] for line in done.stderr.splitlines()]
     assert labels[2:5] == ["Thought", "Action", "Observation"] and "\x1b" not in done.stderr
     assert "Thought:" not in done.stdout
+
+
+@pytest.mark.skipif(not shutil.which("make"), reason="needs make")
+def test_make_run_passes_the_question_on_as_it_was_typed() -> None:
+    question = 'What is "HyDE" at $5, `id` and $(HOME'
+    made = ["make", "-o", ".venv/.run", "run", f"PY={sys.executable}", f"QUERY={question}"]
+    env = {"PATH": os.environ["PATH"], "HOME": os.environ["HOME"], "MEMORY_BACKEND": "none"}
+    done = subprocess.run(made, cwd=ROOT, env=env, capture_output=True, text=True, timeout=60, check=False)
+    assert done.stdout.startswith('# What is "HyDE" at $5, \\`id\\` and $(HOME\n'), done.stderr
 
 
 def test_question_bare_as_option_and_from_stdin_are_the_same() -> None:

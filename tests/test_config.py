@@ -115,6 +115,47 @@ def test_dotenv_is_read_without_overriding_and_only_from_the_real_environment(
     assert load_config({}).limits.max_tokens == 60_000
 
 
+@pytest.mark.parametrize(
+    ("written", "says"),
+    [
+        (f"MAX_TOKENS=4321\nGROQ_API_KEY {SECRET}\n".encode(), ".env, line 2,"),
+        (f"GROQ_API_KEY='{SECRET}\nMAX_TOKENS=4321\n".encode(), ".env, line 1,"),
+        ("GROQ_API_KEY=x\n".encode("utf-16"), "not UTF-8"),
+        ("CONTACT=müller@example.org\n".encode("cp1252"), "not UTF-8"),
+    ],
+    ids=["no equals sign", "an open quotation mark", "saved as UTF-16", "saved as Latin-1"],
+)
+def test_a_dotenv_that_cannot_be_read_is_said_with_file_and_line_but_without_the_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: bytes, says: str
+) -> None:
+    (tmp_path / ".env").write_bytes(written)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError) as caught:
+        load_config()
+    text = str(caught.value)
+    assert says in text and str(tmp_path) in text and SECRET not in text and "\n" not in text
+
+
+def test_a_dotenv_from_windows_is_read_as_any_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / ".env").write_bytes(b"\xef\xbb\xbfMAX_TOKENS=4321\r\n# a note\r\n\r\nexport MAX_ITERATIONS='7'\r\n")
+    monkeypatch.chdir(tmp_path)
+    c = load_config()
+    assert (c.limits.max_tokens, c.limits.max_iterations) == (4321, 7)
+
+
+def test_a_misspelt_name_in_dotenv_is_warned_of_and_other_programs_names_are_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".env").write_text(
+        "GROK_API_KEY=a\nMAX_ITERATIOS=5\nDATABASE_URL=x\nGOOGLE_API_KEY=y\nMAX_TOKENS=4321\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    doubts = [warning for warning in load_config().warnings if ".env" in warning]
+    assert [(d.split()[0], d.split()[-1]) for d in doubts] == [
+        ("GROK_API_KEY", "GROQ_API_KEY?"), ("MAX_ITERATIOS", "MAX_ITERATIONS?"),
+    ]  # fmt: skip
+
+
 def test_the_mock_and_half_an_upstash_are_warned_of() -> None:
     warnings = " ".join(load_config({"UPSTASH_REDIS_REST_URL": "https://db.example"}).warnings)
     assert "MOCK" in warnings and "GROQ_API_KEY" in warnings and "UPSTASH_REDIS_REST_TOKEN" in warnings

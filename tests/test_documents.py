@@ -85,6 +85,17 @@ def test_documents_of_every_kind_are_found_and_read_by_name(folder: Path) -> Non
     assert local.search("the of ???").status == "bad_query"
 
 
+def test_a_folder_without_a_document_is_said_to_be_one(tmp_path: Path) -> None:
+    folder = tmp_path / "theses"
+    folder.mkdir()
+    write(folder / "thesis.docx", b"PK")
+    local = LocalDocuments(folder)
+    outcome = local.search("glacier")
+    assert outcome.status == "no_results" and str(folder) in outcome.detail and ".pdf" in outcome.detail
+    write(folder / "note.md", "The glacier melts.")
+    assert local.search("glacier").detail == "" and local.search("quasar").detail == ""
+
+
 def test_a_pdf_is_parsed_once_and_keeps_its_page_numbers(folder: Path, reads: list[str]) -> None:
     write(folder / "moraine.pdf", pdf([["First page on snow."], ["A moraine is debris that a glacier leaves."]]))
     LocalDocuments(folder).search("moraine")
