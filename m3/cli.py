@@ -182,12 +182,17 @@ def _main(
         from m3.memory_commands import run_command
 
         return run_command(args.memory, args.all, build_memory(settings), lambda line: print(config.redact(line)))
-    query, journal = _question(args)
+    query, journal, recorded = _question(args)
     _check_outputs(args)
     llm = build_llm(settings)  # a missing key or package is said before anything is started
     progress = Progress(sys.stderr, quiet=args.quiet)
     for warning in settings.warnings:
         progress.warn(warning)
+    if args.resume:
+        from m3.trace import other_services
+
+        for warning in other_services(recorded, settings):
+            progress.warn(warning)
     header: dict[str, Any] = {}
     if args.trace_out:
         from m3.trace import part_of, trace_header
@@ -350,27 +355,28 @@ def _overrides(args: argparse.Namespace) -> dict[str, str]:
     return chosen
 
 
-def _question(args: argparse.Namespace) -> tuple[str, Journal]:
-    """The question, and the journal to record into: a new one, or that of the run to go on with."""
+def _question(args: argparse.Namespace) -> tuple[str, Journal, dict[str, Any]]:
+    """The question, the journal to record into (a new one, or that of the run to go on with), that run's header."""
     from m3.journal import Journal
 
     if args.query is not None and args.question is not None:
         raise ConfigError("the question is given twice; give it either bare or with --query")
     text = args.query if args.query is not None else args.question
     if args.resume:
-        from m3.trace import open_resume
+        from m3.trace import resume_of
 
-        query, journal = open_resume(args.resume)
+        recorded, journal = resume_of(args.resume)
+        query = str(recorded["query"])
         if text is not None and text.strip() != query:
             raise ConfigError(f"--resume goes on with the question of {args.resume}; leave the other one out")
-        return query, journal
+        return query, journal, recorded
     if text == "-":
         text = sys.stdin.read()
     if text is None:
         raise ConfigError('no question; give one: m3_react_agent.py --query "…"')
     if not text.strip():
         raise ConfigError("the question is empty")
-    return str(text).strip(), Journal()
+    return str(text).strip(), Journal(), {}
 
 
 class _Answer:

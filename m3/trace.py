@@ -13,7 +13,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -71,8 +71,29 @@ def trace_json(header: dict[str, Any], journal: Journal, output: FinalOutput) ->
 
 def open_resume(path: str | Path) -> tuple[str, Journal]:
     """The question of a trace and a journal that goes on from it. Raises TraceError."""
+    header, journal = resume_of(path)
+    return str(header["query"]), journal
+
+
+def resume_of(path: str | Path) -> tuple[dict[str, Any], Journal]:
+    """The header of a trace and a journal that goes on from it. Raises TraceError."""
     header, effects = read_journal(path)
-    return str(header["query"]), Journal(recorded=deque(effects), history=history_of(header))
+    return header, Journal(recorded=deque(effects), history=history_of(header))
+
+
+def other_services(header: Mapping[str, Any], settings: Config) -> list[str]:
+    """What goes on with another model or search than was recorded, one line each: a key or option left out, perhaps."""
+    found = []
+    before, now = header.get("llm_provider"), settings.llm_provider
+    if before not in (None, now):
+        found.append(f"the recorded run asked {before} ({header.get('model')}), from here on it is {now}")
+    searched, searches = header.get("search_providers"), list(settings.search_providers)
+    if searched not in (None, searches):
+        found.append(f"the recorded run searched {', '.join(searched)}, from here on it is {', '.join(searches)}")
+    documents, folder = header.get("settings", {}).get("DOCS_DIR"), settings.search.docs_dir
+    if documents != (None if folder is None else str(folder)):
+        found.append(f"the recorded run had --docs {documents or '(none)'}, from here on it is {folder or '(none)'}")
+    return [f"--resume takes the settings of now: {text}" for text in found]
 
 
 def _hash(text: str) -> str:

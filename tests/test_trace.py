@@ -26,10 +26,10 @@ from m3.records import (
     page_from_parts,
 )
 from m3.report import FinalOutput
-from m3.trace import Replay, show, trace_header, trace_json
+from m3.trace import Replay, other_services, show, trace_header, trace_json
 from m3_react_agent import run_react_loop
 from tests.scripted import DictWeb, ScriptedLLM
-from tests.test_cli import QUESTION
+from tests.test_cli import QUESTION, ROOT
 from tests.test_cli import run as run_command
 from tests.test_loop import FETCH, FINISH, PAGES, REPORT, SEARCH
 
@@ -163,6 +163,20 @@ def test_a_file_that_is_no_trace_is_refused_in_one_sentence(text: str, said: str
     assert "\n" not in str(caught.value)
 
 
+def test_going_on_without_the_recorded_model_or_documents_is_said(tmp_path: Path) -> None:
+    trace = str(tmp_path / "t.json")
+    (tmp_path / "hyde.md").write_bytes((ROOT / "sample_corpus" / "hyde.md").read_bytes())
+    run_command(
+        "How does HyDE work?", "--quiet", "--max-iterations", "1", "--docs", str(tmp_path), "--trace-out", trace
+    )
+    said = [line for line in run_command("--quiet", "--resume", trace).stderr.splitlines() if "--resume takes" in line]
+    assert len(said) == 2 and "searched local" in said[0] and str(tmp_path) in said[1] and "mock" in said[0]
+    again = run_command("--quiet", "--resume", trace, "--docs", str(tmp_path))
+    assert again.returncode == 0 and "--resume takes" not in again.stderr
+    recorded = json.loads(Path(trace).read_text()) | {"llm_provider": "groq", "model": "m"}
+    assert [line for line in other_services(recorded, load_config({"DOCS_DIR": str(tmp_path)})) if "groq (m)" in line]
+
+
 def test_the_trace_of_the_command_line_resumes_replays_and_shows(tmp_path: Path) -> None:
     trace, cut, more = (str(tmp_path / name) for name in ("t.json", "cut.json", "more.json"))
     first = run_command(QUESTION, "--quiet", "--trace-out", trace)
@@ -171,6 +185,7 @@ def test_the_trace_of_the_command_line_resumes_replays_and_shows(tmp_path: Path)
     assert run_command(QUESTION, "--quiet", "--max-iterations", "2", "--trace-out", cut).returncode == 3
     resumed = run_command("--quiet", "--resume", cut, "--trace-out", more)
     assert resumed.returncode == 0 and resumed.stdout.split("## Run")[0] == first.stdout.split("## Run")[0]
+    assert "--resume takes" not in resumed.stderr
     shown = run_command("--show", more)
     assert shown.returncode == 0 and "Action: search" in shown.stdout and "Ended: answered" in shown.stdout
     for args in (
