@@ -305,7 +305,7 @@ def build_parser() -> argparse.ArgumentParser:
         "--memory",
         metavar="COMMAND",
         nargs="+",
-        help='earlier runs: list, search "…", show ID, forget ID, forget --all',
+        help='earlier runs: list, search "…", show ID, forget ID, forget --all, reindex, stats',
     )
     parser.add_argument("--all", action="store_true", help="with --memory forget: every run")
     parser.add_argument("--no-memory", action="store_true", help="neither recall earlier runs nor remember this one")
