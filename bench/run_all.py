@@ -97,6 +97,9 @@ def sections_in(text: str) -> dict[str, str]:
 
 def main() -> int:
     benches = sorted(path.stem for path in FOLDER.glob("*.py") if path.stem != Path(__file__).stem)
+    if {"-h", "--help"} & set(sys.argv[1:]):
+        print(f"{__doc__}\nBenches: {', '.join(benches)}")
+        return 0
     wanted = sys.argv[1:] or benches
     if unknown := set(wanted) - set(benches):
         sys.exit(f"there is no bench {', '.join(sorted(unknown))}; there are {', '.join(benches)}")

@@ -206,6 +206,8 @@ def _main(
         output = run(query, config=settings, llm=llm, on_event=answer, control=control, resume=journal)
         with signals.finishing():
             code = _write_files(output, args, header, journal) or output.exit_code
+        if output.outcome == "partial" and args.trace_out and Path(args.trace_out).is_file():
+            progress(NoticeEvent(f"to go on with this run: --resume {args.trace_out}"))
     return _signal_code(control) or answer.fault or code
 
 
@@ -449,7 +451,15 @@ def _write(path: str, text: str) -> int:
 class Progress:
     """Prints events as they happen: one plain line each, coloured on a terminal unless NO_COLOR is set."""
 
-    COLOURS = {"Thought": "36", "Action": "33", "Observation": "90", "note": "35", "limit": "31", "WARNING": "1;31"}
+    COLOURS = {
+        "Thought": "36",
+        "Action": "33",
+        "Observation": "90",
+        "note": "35",
+        "limit": "31",
+        "fault": "31",
+        "WARNING": "1;31",
+    }
 
     def __init__(self, stream: TextIO, *, quiet: bool = False) -> None:
         self._stream, self._quiet = stream, quiet
@@ -467,7 +477,7 @@ class Progress:
         elif isinstance(event, NoticeEvent):
             self._line("note", event.message)
         elif isinstance(event, LimitEvent):
-            self._line("limit", event.message)
+            self._line("fault" if event.stop_reason == "provider_error" else "limit", event.message)
 
     def warn(self, text: str) -> None:
         self._line("WARNING", text, limit=1_000)

@@ -69,12 +69,6 @@ def trace_json(header: dict[str, Any], journal: Journal, output: FinalOutput) ->
     return config.redact(json.dumps(record, ensure_ascii=False, indent=1)) + "\n"
 
 
-def open_resume(path: str | Path) -> tuple[str, Journal]:
-    """The question of a trace and a journal that goes on from it. Raises TraceError."""
-    header, journal = resume_of(path)
-    return str(header["query"]), journal
-
-
 def resume_of(path: str | Path) -> tuple[dict[str, Any], Journal]:
     """The header of a trace and a journal that goes on from it. Raises TraceError."""
     header, effects = read_journal(path)

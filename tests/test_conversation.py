@@ -14,7 +14,7 @@ from m3.react_parser import TOOLS, Tool, menu, parse_thought_action
 from m3.records import ActionEvent, DivergedError, Event, Message, ObservationEvent, TextDelta
 from m3.report import FROM_CONVERSATION, NO_SOURCES_USED, FinalOutput
 from m3.sessions import StoreResult
-from m3.trace import Replay, open_resume, trace_header, trace_json
+from m3.trace import Replay, resume_of, trace_header, trace_json
 from m3.words import estimate_tokens
 from m3_react_agent import run_react_loop
 from tests.scripted import DictWeb, ScriptedLLM, action
@@ -234,11 +234,11 @@ def test_a_replay_with_another_history_is_seen_to_leave_the_record(tmp_path: Pat
 
 
 def test_a_resumed_run_takes_up_the_recorded_history(tmp_path: Path) -> None:
-    query, journal = open_resume(recorded(tmp_path, SEARCH, FETCH, FINISH, REPORT))
+    header, journal = resume_of(recorded(tmp_path, SEARCH, FETCH, FINISH, REPORT))
     while journal.recorded.pop().kind != "model":  # the report is cut off, and written anew
         pass
     llm = ScriptedLLM(REPORT)
-    assert run(llm, query, resume=journal).outcome == "answered"
+    assert run(llm, header["query"], resume=journal).outcome == "answered"
     assert len(llm.prompts) == 1 and list(journal.history) == TALK
 
 
