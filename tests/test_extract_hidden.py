@@ -229,7 +229,7 @@ def test_the_bare_text_of_a_page_costs_linear_time_whatever_its_tags_are() -> No
             started = time.process_time()
             bare_text(unit * (length // len(unit)))
             times.append(time.process_time() - started)
-        assert times[1] < 10 * times[0] + 0.2, (unit, times)
+        assert times[1] < min(10 * times[0] + 0.2, 5), (unit, times)
 
 
 def test_bare_text_of_which_most_is_hidden_is_kept_and_said_to_be() -> None:

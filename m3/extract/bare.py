@@ -130,6 +130,8 @@ def _pieces(html: str) -> Iterator[tuple[str, bool] | None]:
 def _tag_end(html: str, at: int) -> int:
     """Where a tag ends, `>` within quotes passed over; -1 for nowhere."""
     first = html.find(">", at)
+    if first < 0:
+        return -1
     limit, here = at + MAX_TAG, at
     while True:
         mark = _QUOTE_OR_END.search(html, here, limit)
