@@ -62,7 +62,7 @@ class Closing:
     A report is checked then too: the deadline may be exceeded by a second in all, a signal must be answered in eight.
     """
 
-    AFTER_DEADLINE_S, AT_LEAST_S, AFTER_STOP_S = 0.4, 0.15, 3.0
+    AFTER_DEADLINE_S, AT_LEAST_S, AFTER_STOP_S = 0.2, 0.1, 3.0
 
     def __init__(self, control: RunControl) -> None:
         self._control = control
