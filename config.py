@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote, quote_plus
 
+from m3.patterns import lazy_pattern
 from m3.setting_types import (
     access_token,
     contact_line,
@@ -575,7 +576,7 @@ def _choose_search(config: Config, llm: str, web: bool) -> tuple[tuple[str, ...]
 _secrets: dict[str, tuple[list[str], re.Pattern[str]]] = {}
 
 # What looks like a key is one, whoever put it there: a page, a server's error, the user's question.
-_KEY_SHAPES = re.compile(
+_KEY_SHAPES = lazy_pattern(
     r"\b(?:sk-(?:proj-|ant-)?|gsk_|tvly-|xai-|hf_|ghp_|github_pat_|AKIA)[A-Za-z0-9_\-]{16,}"
     r"|(?<=[?&])(?:api[_-]?key|apikey|access_token|token|key)=[^&\s\"'<>]{6,}"
     r"|(?<=Bearer )[A-Za-z0-9._~+/=\-]{12,}"

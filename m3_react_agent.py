@@ -6,7 +6,6 @@ print(run_react_loop("Compare Raptor RAG vs HyDE").to_markdown())
 
 from __future__ import annotations
 
-import secrets
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -31,7 +30,6 @@ from m3.records import (
     Step,
     ThoughtEvent,
 )
-from m3.run_state import Run, RunState
 from m3.untrusted import foreign_line, safe_line
 
 if TYPE_CHECKING:
@@ -41,6 +39,7 @@ if TYPE_CHECKING:
     from m3.mock_llm import MockLLMClient
     from m3.react_parser import ParsedStep, Tool, parse_thought_action
     from m3.report import FinalOutput
+    from m3.run_state import Run, RunState
     from m3.search import WebSearchTool
     from memory_integration import ResearchStore
 
@@ -191,6 +190,8 @@ def _begin(
     control: RunControl,
     journal: Journal,
 ) -> tuple[Run, RunState, ResearchStore]:
+    import secrets
+
     from m3 import prompts
     from m3.ahead import Ahead
     from m3.asking import Asking
@@ -199,6 +200,7 @@ def _begin(
     from m3.provenance import Provenance
     from m3.react_parser import menu
     from m3.run_memory import recalled
+    from m3.run_state import Run, RunState
     from memory_integration import ShortTermMemory, build_memory
     from tools import ToolSuite, build_tools
 

@@ -119,7 +119,10 @@ def as_program(main: Callable[[], int]) -> NoReturn:
     # A run lives for minutes and makes few circles. Looking for them every 700 objects, the interpreter's default, took
     # a sixth of its CPU; looking rarely costs 2 MiB (`bench/peers.py`).
     gc.set_threshold(50_000, 20, 50)
-    sys.exit(leave(main()))
+    code = leave(main())
+    # At its exit the interpreter looks for them three times over: 0.2 s, for memory that the system takes back at once.
+    gc.freeze()
+    sys.exit(code)
 
 
 def leave(code: int) -> int:

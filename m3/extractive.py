@@ -10,6 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import zip_longest
 
 from m3.comparison import sides_of
@@ -22,16 +23,17 @@ MIN_CHARACTERS, MAX_CHARACTERS = 30, 420
 MIN_COVERAGE = 0.34
 # … and this share of what the best sentence holds: beside one that answers, one that shares a verb with it does not.
 MIN_OF_BEST = 0.6
-# Of a question that asks for nothing but what a document says.
-_ANYTHING = frozenset(
-    terms(
-        """summarise summarize summary overview outline gist abstract main key central important points ideas topic
-        topics content contents describe explain tell say says about document documents file files text page pages
-        attached uploaded paper report txt md csv html pdf fasse zusammen zusammenfassung zusammenfassen überblick
-        wichtigsten hauptpunkte kernaussagen inhalt datei dokument steht darin кратко содержание перескажи главное
-        основные мысли файл документ файле документе résumé résume principaux fichier"""
-    )
-)
+# In a question that asks for nothing but what a document says.
+_ANYTHING = """summarise summarize summary overview outline gist abstract main key central important points ideas topic
+    topics content contents describe explain tell say says about document documents file files text page pages
+    attached uploaded paper report txt md csv html pdf fasse zusammen zusammenfassung zusammenfassen überblick
+    wichtigsten hauptpunkte kernaussagen inhalt datei dokument steht darin кратко содержание перескажи главное
+    основные мысли файл документ файле документе résumé résume principaux fichier"""
+
+
+@cache  # a stemmer is slow to load, and most questions ask for something
+def _anything() -> frozenset[str]:
+    return frozenset(terms(_ANYTHING))
 
 
 def name_terms(side: str) -> frozenset[str]:
@@ -113,9 +115,9 @@ def extractive_summary(question: str, evidence: Sequence[Evidence], max_sentence
 def _told_whole(question: str, evidence: Sequence[Evidence]) -> set[int]:
     """The sources that a question names and of which it asks nothing but what they say: "main points of notes.txt"."""
     asked = frozenset(terms(question))
-    names = asked - _ANYTHING
+    names = asked - _anything()
     titles = {item.number: frozenset(terms(item.title)) for item in evidence}
-    if not asked & _ANYTHING or not names:
+    if not asked & _anything() or not names:
         return set()
     return {number for number, title in titles.items() if names <= title}
 

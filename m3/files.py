@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -52,6 +51,8 @@ def write_all(handle: int, text: str) -> None:
 
 def _temporary(target: Path) -> tuple[int, str]:
     """A new locked file beside `target`. What writers that died left there is removed first."""
+    import tempfile  # and random with it, and OpenSSL with that, for which --help has no use
+
     for stray in _strays(target):
         _remove_if_dead(stray)
     while True:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from m3.codec import from_plain, to_plain
 from m3.records import LLMError, NoticeEvent, RunControl
-from m3.report import NO_SOURCES_USED
 from m3.sessions import PastResearch
 from m3.untrusted import safe_line
 from m3.worker import DeadlineReached, guarded
@@ -59,6 +58,8 @@ class _Recalled:
 
 def remember(output: FinalOutput, store: Store, run: Run) -> FinalOutput:
     """Store a finished run, once its answer has been shown; a failed save becomes a note of the report."""
+    from m3.report import NO_SOURCES_USED  # with the whole checker: not before the model is asked
+
     if output.outcome == "failed" or NO_SOURCES_USED in output.warnings:
         return output
     try:

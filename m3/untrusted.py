@@ -168,11 +168,12 @@ def _folded_character(character: str) -> str:
     return folded if len(folded) == 1 else character
 
 
+@lru_cache(maxsize=4)  # one pattern after the other asks for the same text
 def _folded(text: str) -> str:
     """The text as it looks, character for character: compatibility forms and look-alikes become Latin."""
     if text.isascii():
         return text
-    return "".join(_folded_character(c) for c in text).translate(_LOOK_ALIKES)
+    return "".join(map(_folded_character, text)).translate(_LOOK_ALIKES)
 
 
 def neutralise(text: str) -> str:

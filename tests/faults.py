@@ -548,7 +548,7 @@ def _surroundings(env: Mapping[str, str], plan: FaultPlan, out: Terminal, err: T
         mock.patch.dict(os.environ, env),
         mock.patch.object(m3.files, "os", faulty),
         mock.patch.object(m3.journal, "os", faulty),
-        mock.patch.object(m3.files.tempfile, "mkstemp", mkstemp),
+        mock.patch.object(tempfile, "mkstemp", mkstemp),
         mock.patch.object(sys, "stdout", out),
         mock.patch.object(sys, "stderr", err),
     ):
