@@ -20,6 +20,7 @@ import pytest
 
 import config
 import m3_react_agent
+from m3 import redaction
 from m3.journal import Journal
 from m3.logs import SafeFormatter
 from m3.records import FetchedPage, LLMError, Message, RunControl, SearchOutcome
@@ -38,7 +39,7 @@ KEYS = {k: v for k, v in PLANTED.items() if k != "ODD_KEY"} | {"OPENAI_API_KEY":
 
 def occurrences(data: str) -> list[str]:
     """The planted names whose value stands in the text, plain or in one of its encodings."""
-    return [n for n, v in KEYS.items() if len(v) > 5 and any(form in data for form in config._forms(v))]
+    return [n for n, v in KEYS.items() if len(v) > 5 and any(form in data for form in redaction._forms(v))]
 
 
 class Leaky(DictWeb):
@@ -281,7 +282,7 @@ def test_keys_are_found_by_their_marks_as_by_their_pattern_and_in_a_fraction_of_
              "risk-sk-", "hf_"]  # fmt: skip
     for _ in range(5_000):
         text = "".join(chance.choices(parts, k=chance.randint(1, 14)))
-        assert config.redact(text) == config._KEY_SHAPES.sub("[redacted]", text)
+        assert config.redact(text) == redaction._KEY_SHAPES.sub("[redacted]", text)
     for unit in ("sk-", "?key=", "Bearer ", "a task-force at risk: keynote=1 "):
         times = []
         for length in (100_000, 400_000):
