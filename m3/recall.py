@@ -30,7 +30,7 @@ ASPECT_WEIGHT = 0.5  # of a content word's
 OTHER_ASPECT = 0.5  # factor where both questions tell what they ask, and it is not the same
 # A session is shown from this score on. Where many sessions share the question's words each of these weighs less, and
 # the scores of right and wrong leads fall alike: the floor follows, by a power of the words' mean share of sessions.
-FLOOR, FLOOR_LEAST, RARE, FALL = 0.28, 0.1, 0.007, 0.7
+FLOOR, FLOOR_LEAST, RARE, FALL = 0.28, 0.1, 0.007, 0.63
 YOUNG = 100  # sessions added to their number, so that one of few is no large share
 ALIKE_PENALTY = 0.5  # of a session that resembles one already chosen: three leads should be three
 
