@@ -190,17 +190,14 @@ def _begin(
     control: RunControl,
     journal: Journal,
 ) -> tuple[Run, RunState, ResearchStore]:
-    import secrets
-
     from m3 import prompts
-    from m3.ahead import Ahead
     from m3.asking import Asking
-    from m3.budget import TokenBudget, time_reserve
+    from m3.budget import TokenBudget
     from m3.conversation import asked_before, history_budget, turns_of, within_budget
     from m3.provenance import Provenance
     from m3.react_parser import menu
     from m3.run_memory import recalled
-    from m3.run_state import Run, RunState
+    from m3.run_state import RunState
     from memory_integration import ShortTermMemory, build_memory
     from tools import ToolSuite, build_tools
 
@@ -209,23 +206,7 @@ def _begin(
         search, fetcher = search or built_search, fetcher or built_fetcher
     store = memory if memory is not None else build_memory(config)
     table = menu(extra_tools or ())
-    seconds = config.limits.max_wall_clock_seconds
-    emit = on_event or _no_event
-    control.notice = lambda text: emit(NoticeEvent(text))
-    ahead = Ahead()
-    ahead.add_modules(web=set(config.search_providers) - {"local", "mock"} != set())
-    control.idle = ahead.start
-    run = Run(
-        config=config,
-        llm=llm or build_llm_client(config, control),
-        control=control,
-        loop_control=control.within(seconds - time_reserve(seconds)),
-        emit=emit,
-        journal=journal,
-        ahead=ahead,
-        today=journal.perform("date", "", str, lambda: date.today().isoformat()),
-        fence=journal.perform("fence", "", str, lambda: f"data-{secrets.token_hex(4)}"),
-    )
+    run = _run(config, llm, on_event or _no_event, control, journal)
     past = recalled(query, store, run)
     leads = "\n".join(prompts.lead(p.query, p.stored_at[:10], p.summary, p.urls) for p in past)
     turns = turns_of(history)
@@ -256,7 +237,7 @@ def _begin(
             provenance=provenance,
         ),
         budget=budget,
-        model=Asking(run.llm, config.models, budget, journal, control, run.loop_control, emit, warnings),
+        model=Asking(run.llm, config.models, budget, journal, control, run.loop_control, run.emit, warnings),
         warnings=warnings,
         conversational=bool(turns) or any(tool.at_once for tool in table),
     )
@@ -264,6 +245,32 @@ def _begin(
         asked = "; ".join(f"{safe_line(p.query, 120)!r} ({p.stored_at[:10]})" for p in past)
         state.warnings.append(f"Earlier research was given to the model as leads, not as evidence: {asked}.")
     return run, state, store
+
+
+def _run(config: Config, llm: LLMClient | None, emit: EventHook, control: RunControl, journal: Journal) -> Run:
+    """What the phases work with. The control tells people of waits from now on, and uses them for work ahead."""
+    import secrets
+
+    from m3.ahead import Ahead
+    from m3.budget import time_reserve
+    from m3.run_state import Run
+
+    seconds = config.limits.max_wall_clock_seconds
+    control.notice = lambda text: emit(NoticeEvent(text))
+    ahead = Ahead()
+    ahead.add_modules(web=set(config.search_providers) - {"local", "mock"} != set())
+    control.idle = ahead.start
+    return Run(
+        config=config,
+        llm=llm or build_llm_client(config, control),
+        control=control,
+        loop_control=control.within(seconds - time_reserve(seconds)),
+        emit=emit,
+        journal=journal,
+        ahead=ahead,
+        today=journal.perform("date", "", str, lambda: date.today().isoformat()),
+        fence=journal.perform("fence", "", str, lambda: f"data-{secrets.token_hex(4)}"),
+    )
 
 
 def _no_event(event: Event) -> None:
