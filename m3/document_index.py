@@ -81,11 +81,6 @@ class DocumentIndex:
         self._on_disk = False
         self._replaced = 0
 
-    @property
-    def in_memory(self) -> bool:
-        """True when nothing of this index outlives the process."""
-        return self._db is not None and not self._on_disk
-
     # --- reading ----------------------------------------------------------------------------------------
 
     def known(self, control: RunControl) -> dict[str, tuple[Stamp, str]]:
