@@ -1,20 +1,19 @@
 """Bytes to a BeautifulSoup tree: decoding, a spec-following HTML5 parse, and a tree with room for measures.
 
 The parse is Lexbor's (WHATWG HTML): an unclosed `<header>` does not swallow the page as it does with libxml2,
-and broken markup costs no quadratic time as it does with `html.parser`. BeautifulSoup is the tree that the rules
-work on; its builder below walks Lexbor's nodes and leaves out what never is text.
+and broken markup costs no quadratic time as it does with `html.parser`. BeautifulSoup's tags are what the rules work
+on. They are made straight from Lexbor's nodes, without what never is text: by way of BeautifulSoup's own builder, which
+is made for streams of tags, the same tree takes four times as long, a third of all that a page costs.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from bs4 import BeautifulSoup
-from bs4.builder import HTMLTreeBuilder
-from bs4.element import NavigableString, Tag
+from bs4.element import AttributeValueList, NavigableString, Tag
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from m3.extract.styles import Sheet
@@ -53,10 +52,7 @@ def decode(raw: bytes) -> str:
         pass
     found = _META_CHARSET.search(raw[:8192]) or _XML_CHARSET.search(raw[:512])
     declared = found[1].decode("ascii", "ignore").lower() if found else "cp1252"
-    name = {"iso-8859-1": "cp1252", "latin-1": "cp1252", "latin1": "cp1252", "gb2312": "gb18030"}.get(
-        declared, declared
-    )
-    for candidate in (name, "cp1252"):
+    for candidate in (_WIDER_CHARSETS.get(declared, declared), "cp1252"):
         try:
             return raw.decode(candidate, "replace")
         except (LookupError, UnicodeError):  # unknown, or no text encoding
@@ -65,12 +61,15 @@ def decode(raw: bytes) -> str:
 
 
 class Element(Tag):
-    """A tag with what the rules measure about it. All lengths in characters of visible text, white space folded."""
+    """A tag with what the rules measure about it. All lengths in characters of visible text, white space folded.
+
+    `attrs` is a plain dictionary of strings, one for a class attribute too: the rules compare whole attributes and cache
+    by them. Everything of BeautifulSoup's tags works; a new tag is linked into a tree by `parse` alone.
+    """
 
     # A third of the memory of a page's tree would be the dictionaries that these would else go into.
     __slots__ = ("chars", "link_chars", "prose_chars", "own_chars", "own_link_chars", "dropped", "node")
 
-    attrs: dict[str, Any]  # of strings only: see the builder
     chars: int  # the element's text
     link_chars: int  # of it inside links
     prose_chars: int  # of it in blocks that read like prose
@@ -79,11 +78,20 @@ class Element(Tag):
     dropped: bool
     node: Any  # of Lexbor, where the page has style rules that may mean the element
 
-    def __init__(self, *args: Any, **more: Any) -> None:
-        super().__init__(*args, **more)
+    # What `Tag.__init__` would give each tag of an HTML page.
+    attrs: Any
+    parser_class = prefix = namespace = sourceline = sourcepos = None
+    cdata_list_attributes = preserve_whitespace_tags = interesting_string_types = None
+    _namespaces: dict[str, str] = {}
+    known_xml = can_be_empty_element = False
+    attribute_value_list_class = AttributeValueList
+
+    def __init__(self, name: str, attributes: dict[str, str], parent: Element | None = None, node: Any = None) -> None:
+        self.name, self.attrs, self.parent, self.node = name, attributes, parent, node
+        self.contents = []
+        self.next_sibling = self.previous_sibling = self.next_element = self.previous_element = None
         self.chars = self.link_chars = self.prose_chars = self.own_chars = self.own_link_chars = 0
         self.dropped = False
-        self.node = None
 
     @property
     def elements(self) -> Iterator[Element]:
@@ -177,84 +185,92 @@ class Document:
             node.next_sibling = node.previous_sibling = None
 
 
-class _LexborTreeBuilder(HTMLTreeBuilder):
-    """Feeds BeautifulSoup from a Lexbor tree."""
+class _Tree:
+    """The tags and texts of a page, linked in document order as BeautifulSoup has them."""
 
-    NAME = "lexbor"
-    features = [NAME, "html"]
-    is_xml = False
-    picklable = False
-    truncated = False
-    nodes = 0
+    def __init__(self, body: LexborNode | None, keep_nodes: bool) -> None:
+        self.body = Element("body", _attributes(body) if body is not None else {})
+        self.nodes = 1
+        self.truncated = False
+        self._last: Tag | NavigableString = self.body
+        self._pending: list[str] = []  # texts that nothing stands between but what was left out
+        if body is not None:
+            if keep_nodes:
+                self.body.node = body
+            self._fill(body.first_child, keep_nodes)
 
-    def __init__(self, parsed: LexborHTMLParser, keep_nodes: bool) -> None:
-        # one string per class attribute: the rules compare whole attributes and cache by them
-        super().__init__(multi_valued_attributes={}, string_containers={})
-        self._parsed = parsed
-        self._keep_nodes = keep_nodes
-
-    def prepare_markup(
-        self,
-        markup: Any,
-        user_specified_encoding: Any = None,
-        document_declared_encoding: Any = None,
-        exclude_encodings: Any = None,
-    ) -> Iterable[tuple[Any, None, None, bool]]:
-        yield markup, None, None, False
-
-    def feed(self, markup: Any) -> None:
-        soup: Any = self.soup
-        root = self._parsed.body
-        if root is None:
-            return
-        start, end, data = soup.handle_starttag, soup.handle_endtag, soup.handle_data
-        # (node, depth) opens a node, (name, -1) closes an element
-        stack: list[tuple[Any, int]] = [(root, 1)]
-        nodes = 0
-        while stack:
-            node, depth = stack.pop()
-            if depth < 0:
-                end(node)
+    def _fill(self, node: LexborNode | None, keep_nodes: bool) -> None:
+        """Everything below the body, `node` being the first."""
+        into, as_written = self.body, False
+        above: list[tuple[LexborNode | None, Element, bool]] = []  # where to go on when the children are done
+        while node is not None or above:
+            if node is None:
+                node, parent, as_written_there = above.pop()
+                if parent is not into:
+                    self._flush(into, as_written)
+                into, as_written = parent, as_written_there
                 continue
-            name = node.tag
+            name, following = node.tag or "-", node.next
             if name == "-text":
-                data(node.text_content)
-                continue
-            if not name or name[0] in "-!":  # comment, doctype
-                continue
-            attributes = node.attributes
-            if name in _NEVER_TEXT and not (name == "script" and (attributes.get("type") or "")[:9] == "math/tex"):
-                continue
-            nodes += 1
-            if nodes > MAX_NODES:
+                self._pending.append(node.text_content or "")
+            elif name[0] in "-!" or name in _NEVER_TEXT and not _is_formula(node):  # comments, doctypes
+                pass
+            elif self.nodes >= MAX_NODES:
                 self.truncated = True
                 break
-            self.nodes = nodes
-            if depth < MAX_DEPTH:
-                element = start(name, None, None, {key: value or "" for key, value in attributes.items()})
-                if self._keep_nodes and element is not None:
-                    element.node = node
-                stack.append((name, -1))
-            child = node.last_child
-            while child is not None:
-                stack.append((child, depth + 1))
-                child = child.prev
+            else:
+                self.nodes += 1
+                above.append((following, into, as_written))
+                if len(above) < MAX_DEPTH - 1:
+                    self._flush(into, as_written)
+                    into = Element(name, _attributes(node), into, node if keep_nodes else None)
+                    self._append(into, into.parent)
+                    as_written = as_written or name == "pre"
+                following = node.first_child
+            node = following
+        self._flush(into, as_written)
 
-    def test_fragment_to_document(self, fragment: str) -> str:
-        return fragment
+    def _flush(self, into: Element, as_written: bool) -> None:
+        """The pending texts as one; white space alone is one character of it, unless it stands `as_written`."""
+        if not self._pending:
+            return
+        text = "".join(self._pending)
+        self._pending.clear()
+        if not as_written and not text.strip(_SPACES):
+            text = "\n" if "\n" in text else " "
+        string = str.__new__(NavigableString, text)  # its own `__new__` would link it five times to nothing
+        string.parent = into
+        string.next_element = string.next_sibling = None
+        self._append(string, into)
+
+    def _append(self, new: Any, parent: Any) -> None:
+        before = parent.contents[-1] if parent.contents else None
+        new.previous_sibling, new.previous_element = before, self._last
+        if before is not None:
+            before.next_sibling = new
+        self._last.next_element = new
+        self._last = new
+        parent.contents.append(new)
+
+
+_SPACES = " \n\t\f\r"
+
+
+def _attributes(node: LexborNode) -> dict[str, str]:
+    return {key: value or "" for key, value in node.attributes.items()}
+
+
+def _is_formula(node: LexborNode) -> bool:
+    return node.tag == "script" and (node.attributes.get("type") or "")[:9] == "math/tex"
 
 
 def parse(html: str) -> Document:
     """A page's tree and what its head says. The tree begins at `<body>`; comments and scripts are not in it."""
     parsed = LexborHTMLParser(html.replace("\0", ""))
     sheet = Sheet.of_texts([node.text() for node in parsed.css("style")])
-    builder = _LexborTreeBuilder(parsed, bool(sheet.rules))
-    soup = BeautifulSoup("", builder=builder, element_classes={Tag: Element})
-    body = soup.find("body")
-    if not isinstance(body, Element):  # a frameset has none
-        body = Element(name="body", builder=builder)
-    sheet.root, sheet.nodes = parsed.root, builder.nodes
-    document = Document(body, sheet=sheet, root=parsed.root, truncated=builder.truncated)
+    tree = _Tree(parsed.body, bool(sheet.rules))  # a frameset has no body
+    sheet.root, sheet.nodes = parsed.root, tree.nodes
+    document = Document(tree.body, sheet=sheet, root=parsed.root, truncated=tree.truncated)
     _read_head(parsed, document)
     return document
 
@@ -284,8 +300,3 @@ def _meta(node: LexborNode) -> tuple[str, str]:
     attributes = node.attributes
     name = attributes.get("property") or attributes.get("name") or attributes.get("itemprop") or ""
     return name.strip().lower(), " ".join((attributes.get("content") or "").split())
-
-
-def strings(element: Tag) -> Iterator[NavigableString]:
-    """The text nodes that stand directly in an element."""
-    return (c for c in element.contents if isinstance(c, NavigableString))
