@@ -88,7 +88,14 @@ class _NotReadable(Exception):
 def _page(text: str, media: MediaKind, url: str, control: RunControl) -> tuple[Page, bool]:
     """The page and whether it is less than the text held."""
     if not _is_heavy(text, media):
-        return _parse(text, media, url), False
+        if media != "html":
+            return _parse(text, media, url), False
+        from m3.extract.bounded import burden, extract_bounded
+
+        weight = burden(text)
+        # What it calls large the extractor would read in a worker of its own, which knows nothing of the deadline.
+        if weight != "large":
+            return extract_bounded(text, url, weight), False
     limits = replace(CHILD_LIMITS, seconds=min(CHILD_LIMITS.seconds, control.remaining() * CHILD_SHARE))
     try:
         found = run_child(
@@ -114,19 +121,10 @@ def _is_heavy(text: str, media: MediaKind) -> bool:
         return len(text) >= HEAVY_CHARS
     if len(text) >= HEAVY_MARKUP or text.count("<") >= HEAVY_TAGS:
         return True
-    if any(len(tag.split()) > HEAVY_ATTRIBUTES for tag in _LONG_TAG.findall(text)):
-        return True
-    from m3.extract.bounded import burden
-
-    # What the extractor calls large it would read in a worker of its own, which knows nothing of the run's deadline.
-    return media == "html" and burden(text) == "large"
+    return any(len(tag.split()) > HEAVY_ATTRIBUTES for tag in _LONG_TAG.findall(text))
 
 
 def _parse(text: str, media: MediaKind, url: str) -> Page:
-    if media == "html":
-        from m3.extract import ContentExtractor
-
-        return ContentExtractor().extract(text, url)
     if media == "json":
         return json_page(text, url)
     if media == "xml":
@@ -156,7 +154,8 @@ def _parse_large_html(text: str, url: str) -> Page:
     from m3.extract.bounded import burden, extract_bounded
     from m3.extract.pipeline import extract_page
 
-    return extract_page(text, url) if burden(text) == "large" else extract_bounded(text, url)
+    weight = burden(text)
+    return extract_page(text, url) if weight == "large" else extract_bounded(text, url, weight)
 
 
 def _packed(page: Page) -> tuple[dict[str, Any], bool]:

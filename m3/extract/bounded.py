@@ -45,13 +45,13 @@ _SELF_ENDING = frozenset(
 )
 
 
-def extract_bounded(html: bytes | str, url: str) -> Page:
-    """Read one page, whatever it is. Never raises."""
+def extract_bounded(html: bytes | str, url: str, weight: Burden | None = None) -> Page:
+    """Read one page, whatever it is. Never raises. weight: what `burden` said, where it was asked before."""
     try:
         text = decode(html) if isinstance(html, bytes) else html
         cut = len(text) > MAX_CHARS
         text = text[:MAX_CHARS]
-        weight = burden(text)
+        weight = weight or burden(text)
         if weight == "hopeless" and burden(_without_scripts(text)) != "hopeless":
             weight = "large"  # scripts may quote any number of tags; only the worker is safe to find out
         if weight == "hopeless":

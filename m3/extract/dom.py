@@ -63,19 +63,24 @@ def decode(raw: bytes) -> str:
 class Element(Tag):
     """A tag with what the rules measure about it. All lengths in characters of visible text, white space folded.
 
-    `attrs` is a plain dictionary of strings, one for a class attribute too: the rules compare whole attributes and cache
-    by them. Everything of BeautifulSoup's tags works; a new tag is linked into a tree by `parse` alone.
+    `attrs` is a plain dictionary of strings, also for the class attribute: the rules compare whole attributes and cache
+    by them. What BeautifulSoup finds, walks and changes it does here too; `parse` alone links new tags into a tree.
     """
 
     # A third of the memory of a page's tree would be the dictionaries that these would else go into.
-    __slots__ = ("chars", "link_chars", "prose_chars", "own_chars", "own_link_chars", "dropped", "node")
+    __slots__ = (
+        "chars", "link_chars", "prose_chars", "own_chars", "own_link_chars", "dropped", "node", "order", "start", "end",
+    )  # fmt: skip
 
     chars: int  # the element's text
     link_chars: int  # of it inside links
     prose_chars: int  # of it in blocks that read like prose
     own_chars: int  # text that stands in the element itself or in inline children, not in inner blocks
     own_link_chars: int
-    dropped: bool
+    dropped: bool  # by itself or with one above it
+    order: list[Element]  # every element of the page in document order,
+    start: int  # of which those below this one are `order[start:end]`
+    end: int
     node: Any  # of Lexbor, where the page has style rules that may mean the element
 
     # What `Tag.__init__` would give each tag of an HTML page.
@@ -92,6 +97,7 @@ class Element(Tag):
         self.next_sibling = self.previous_sibling = self.next_element = self.previous_element = None
         self.chars = self.link_chars = self.prose_chars = self.own_chars = self.own_link_chars = 0
         self.dropped = False
+        self.order, self.start, self.end = [], 0, 0
 
     @property
     def elements(self) -> Iterator[Element]:
@@ -105,27 +111,27 @@ class Element(Tag):
 
     def descend(self) -> Iterator[Element]:
         """Every element below this one that was not dropped, in document order; dropping on the way is allowed."""
-        # Every rule walks the tree so; a comprehension and an exact type cost half of a generator and isinstance.
-        stack = [c for c in reversed(self.contents) if type(c) is Element]
-        while stack:
-            element = stack.pop()
-            if element.dropped:
-                continue
-            yield element
-            if not element.dropped and element.contents:
-                stack += [c for c in reversed(element.contents) if type(c) is Element]
+        return (element for element in self.order[self.start : self.end] if not element.dropped)
 
     def drop(self) -> None:
         """Take this element out of the page: its measures leave every ancestor."""
         if self.dropped:
             return
         self.dropped = True
+        for inner in self.order[self.start : self.end]:
+            inner.dropped = True
         above = self.parent
         while isinstance(above, Element):
             above.chars -= self.chars
             above.link_chars -= self.link_chars
             above.prose_chars -= self.prose_chars
             above = above.parent
+
+    @property
+    def length(self) -> int:
+        """Characters of all text below this element, also of what was dropped, the white space of each text folded."""
+        elements = [self, *self.order[self.start : self.end]]
+        return sum(len(" ".join(c.split())) for e in elements for c in e.contents if isinstance(c, NavigableString))
 
     def words_in(self) -> str:
         """The text below this element, white space folded, without what was dropped."""
@@ -175,14 +181,12 @@ class Document:
 
     def release(self) -> None:
         """Take the tree apart, so that its memory is free at once: its nodes point at each other in circles."""
-        stack: list[Any] = [self.body.parent or self.body]
-        while stack:
-            node = stack.pop()
-            if isinstance(node, Tag):
-                stack += node.contents
-                node.contents = []
-            node.parent = node.next_element = node.previous_element = None
-            node.next_sibling = node.previous_sibling = None
+        elements = [self.body, *self.body.order]
+        self.body.order.clear()
+        for element in elements:
+            for child in element.contents:
+                child.next_element = child.previous_element = child.next_sibling = child.previous_sibling = None
+            element.contents = []
 
 
 class _Tree:
@@ -192,6 +196,8 @@ class _Tree:
         self.body = Element("body", _attributes(body) if body is not None else {})
         self.nodes = 1
         self.truncated = False
+        self._order: list[Element] = []
+        self.body.order = self._order
         self._last: Tag | NavigableString = self.body
         self._pending: list[str] = []  # texts that nothing stands between but what was left out
         if body is not None:
@@ -208,6 +214,7 @@ class _Tree:
                 node, parent, as_written_there = above.pop()
                 if parent is not into:
                     self._flush(into, as_written)
+                    into.end = len(self._order)
                 into, as_written = parent, as_written_there
                 continue
             name, following = node.tag or "-", node.next
@@ -225,10 +232,14 @@ class _Tree:
                     self._flush(into, as_written)
                     into = Element(name, _attributes(node), into, node if keep_nodes else None)
                     self._append(into, into.parent)
+                    self._order.append(into)
+                    into.order, into.start = self._order, len(self._order)
                     as_written = as_written or name == "pre"
                 following = node.first_child
             node = following
         self._flush(into, as_written)
+        for element in (*(parent for _, parent, _ in above), into, self.body):
+            element.end = len(self._order)
 
     def _flush(self, into: Element, as_written: bool) -> None:
         """The pending texts as one; white space alone is one character of it, unless it stands `as_written`."""

@@ -9,7 +9,7 @@ from m3.extract.blocks import Part, Writer
 from m3.extract.container import document_container, main_container, prose_container
 from m3.extract.dom import Document, Element, parse
 from m3.extract.kind import Kind, page_kind
-from m3.extract.measure import measure, weight
+from m3.extract.measure import weight
 from m3.extract.metadata import article_body, read_metadata
 from m3.extract.posts import drop_signatures, find_posts
 from m3.extract.prune import drop_asides, drop_cards, drop_chrome, drop_link_lists, drop_tails
@@ -44,9 +44,7 @@ def extract_page(html: str, url: str) -> Page:
 
 def _visible(document: Document) -> tuple[str, ...]:
     """Leave in a page what a reader sees, and measure it; the notes on what was left out."""
-    notes = drop_hidden(document)
-    measure(document.body)
-    return notes + unwrap_noscript(document)
+    return drop_hidden(document) + unwrap_noscript(document)
 
 
 def _content(document: Document, kind: Kind, meta: dict[str, str]) -> tuple[list[Part], Element, Kind]:

@@ -83,15 +83,15 @@ class _Hidden:
 
     @property
     def chars(self) -> int:
-        strings = self.texts or self.element.strings
-        return sum(len(" ".join(s.split())) for s in strings)
+        return sum(len(" ".join(s.split())) for s in self.texts) if self.texts else self.element.length
 
 
 def drop_hidden(document: Document) -> tuple[str, ...]:
-    """Take out of a page what no reader sees; the notes that say how much that was, and what was kept."""
+    """Take out of a page what no reader sees, and measure the rest; the notes on how much that was, and on what was
+    kept."""
     look = _Look(document)
     measure(document.body)
-    total = max(1, sum(len(" ".join(s.split())) for s in document.body.strings))
+    total = max(1, document.body.length)
     prose_limit = max(LONG_PROSE, MOST_PROSE * document.body.prose_chars)
     spared: set[tuple[str, str]] = set()
     while True:
@@ -111,6 +111,8 @@ def drop_hidden(document: Document) -> tuple[str, ...]:
                 text.replace_with(NavigableString(""))
         else:
             hidden.element.drop()
+    if found:
+        measure(document.body)
     return tuple(_notes(sum(sizes.values()), sum(h.chars for h in look.panels), spared))
 
 
@@ -181,8 +183,8 @@ class _Look:
 
     def _inherit(self, above: _Style, style: Declarations, element: Element) -> _Style:
         """What the element hands down."""
-        if not style and above.colour is None and not element.attrs:
-            return above
+        if not style and above.colour is None and element.name not in ("font", "body"):
+            return above  # what the browser's own colours are is not looked at
         invisible, size = above.invisible, above.font_px
         visibility = style.get("visibility")
         if visibility and visibility != "inherit":
@@ -446,6 +448,8 @@ def _controlled(body: Element) -> frozenset[str]:
     found: set[str] = set()
     for element in body.descend():
         attributes = element.attrs
+        if not attributes:
+            continue
         tab = attributes.get("role") == "tab" or "aria-expanded" in attributes
         toggle = attributes.get("data-bs-toggle") or attributes.get("data-toggle")
         if tab or toggle in ("tab", "pill", "collapse"):
