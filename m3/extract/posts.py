@@ -52,7 +52,7 @@ def find_posts(body: Element) -> list[Element]:
     stack = list(reversed(list(body.elements)))
     while stack:
         element = stack.pop()
-        if _SIGNATURE.search(element.label):
+        if element.attrs and _SIGNATURE.search(element.label):
             continue
         if is_post_body(element) and element.chars:
             found.append(element)
@@ -64,6 +64,8 @@ def find_posts(body: Element) -> list[Element]:
 def is_post_body(element: Element) -> bool:
     """True for an element that known forum software marks as the text of one post."""
     attributes = element.attrs
+    if not attributes:
+        return False
     names = attributes.get("class")
     if names and names.split()[:1] == ["content"] and _in_post(element):  # phpBB
         return True

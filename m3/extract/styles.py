@@ -35,6 +35,7 @@ _NEVER = lazy_pattern(r"::|:(?:before|after|first-(?:line|letter)|hover|focus|ac
 _DEAR = lazy_pattern(r":(?:nth|has|first-of|last-of|only-of)|~", re.I)
 _SIMPLE = lazy_pattern(r"(?:[a-zA-Z][\w-]*)?(?:[.#](?:[\w-]|\\.|[^\x00-\x7f])+)*")
 _ARGUMENTS = lazy_pattern(r"\([^()]*\)|\[[^\]]*\]")
+_COMBINATORS = lazy_pattern(r"[\s>+~]+")
 _PSEUDO = lazy_pattern(r"(?<!\\):[\w-]+")
 _KEY = lazy_pattern(r"#((?:[\w-]|\\.|[^\x00-\x7f])+)|\.((?:[\w-]|\\.|[^\x00-\x7f])+)|^([a-zA-Z][\w-]*)")
 _WIDE = lazy_pattern(r"\(\s*min-(?:device-)?width\s*:\s*([\d.]+)(px|em|rem)?\s*\)")
@@ -99,6 +100,7 @@ class Sheet:
     root: Any = None  # the Lexbor node in which selectors are looked for,
     nodes: int = 0  # with so many below it
     _found: dict[str, frozenset[int]] = field(default_factory=dict)  # selector -> its nodes
+    _tried: dict[tuple[str, str, str], tuple[list[Rule], list[Rule]]] = field(default_factory=dict, init=False)
     _left: int = MAX_STEPS
 
     @classmethod
@@ -118,17 +120,19 @@ class Sheet:
     def _add(self, selector: str, plain: Declarations, important: Declarations, number: int) -> None:
         if not selector or _NEVER.search(selector):
             return  # a state or a part of an element, not the element as it stands
-        bare = _PSEUDO.sub("", _ARGUMENTS.sub("", _ARGUMENTS.sub("", selector)))
-        last = re.split(r"[\s>+~]+", bare.strip())[-1]
-        keys = _KEY.findall(last)
+        simple = None
+        if _SIMPLE.fullmatch(selector):
+            bare, keys = selector, _KEY.findall(selector)
+            counted = keys
+            simple = frozenset(_unescaped(f"#{i}" if i else f".{c}" if c else t.lower()) for i, c, t in keys)
+        else:
+            bare = _PSEUDO.sub("", _ARGUMENTS.sub("", _ARGUMENTS.sub("", selector)))
+            keys = _KEY.findall(_COMBINATORS.split(bare.strip())[-1])
+            counted = _KEY.findall(_COMBINATORS.sub("", bare))
         identifier = next((f"#{i}" for i, _, _ in keys if i), "")
         name = next((f".{c}" for _, c, _ in keys if c), "")
         tag = next((t.lower() for _, _, t in keys if t), "")
-        counted = _KEY.findall(re.sub(r"[\s>+~]+", " ", bare).replace(" ", ""))
         specificity = 10_000 * bare.count("#") + 100 * (bare.count(".") + selector.count("[")) + len(counted)
-        simple = None
-        if selector == last and _SIMPLE.fullmatch(selector):
-            simple = frozenset(_unescaped(f"#{i}" if i else f".{c}" if c else t.lower()) for i, c, t in keys)
         rule = Rule(selector, plain, important, (specificity, number), simple)
         self.rules.setdefault(_unescaped(identifier or name or tag), []).append(rule)
 
@@ -144,18 +148,28 @@ class Sheet:
         """The rules of this sheet that mean an element."""
         if not self.rules:
             return []
-        classes = attributes.get("class", "").split()
-        keys = [f"#{attributes['id']}"] if attributes.get("id") else []
-        keys += [*(f".{c}" for c in dict.fromkeys(classes)), tag]
-        own = frozenset(keys)
-        candidates = (rule for key in (*keys, "") if key in self.rules for rule in self.rules[key])
-        return [r for r in candidates if (r.simple <= own if r.simple is not None else self._means(r.selector, node))]
+        names = tag, attributes.get("class", ""), attributes.get("id", "")
+        if names not in self._tried:
+            self._tried[names] = self._candidates(*names)
+        sure, others = self._tried[names]
+        if not others:
+            return sure
+        place = node.mem_id
+        return sure + [rule for rule in others if place in self._nodes(rule.selector)]
 
-    def _means(self, selector: str, node: Any) -> bool:
+    def _candidates(self, tag: str, classes: str, identifier: str) -> tuple[list[Rule], list[Rule]]:
+        """The rules that mean every element of such a tag, class and id, and those that may mean one by its place."""
+        keys = [f"#{identifier}"] if identifier else []
+        keys += [*(f".{c}" for c in dict.fromkeys(classes.split())), tag]
+        own = frozenset(keys)
+        rules = [rule for key in (*keys, "") for rule in self.rules.get(key, ())]
+        return [r for r in rules if r.simple is not None and r.simple <= own], [r for r in rules if r.simple is None]
+
+    def _nodes(self, selector: str) -> frozenset[int]:
         nodes = self._found.get(selector)
         if nodes is None:
             nodes = self._found[selector] = self._search(selector)
-        return node.mem_id in nodes
+        return nodes
 
     def _search(self, selector: str) -> frozenset[int]:
         # Counting siblings or looking below for each node costs a power of the nodes.

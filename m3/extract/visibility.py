@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import cache
 
 from bs4.element import NavigableString
 
@@ -19,7 +20,7 @@ from m3.extract.colours import WHITE, Colour, contrast, parse_colour
 from m3.extract.dom import Document, Element
 from m3.extract.measure import measure
 from m3.extract.signs import Sign, signs
-from m3.extract.styles import BY_RULE, Declarations, declarations
+from m3.extract.styles import BY_RULE, Declarations, Rule, Sheet, declarations
 from m3.patterns import lazy_pattern
 
 MOST = 0.4  # of the page's text: hidden text of one kind that is more than this is kept,
@@ -139,8 +140,7 @@ class _Look:
         self.panels: list[_Hidden] = []
         self.found: list[_Hidden] = []
         self._backgrounds: dict[int, tuple[Colour | None, bool]] = {}
-        colours = {c for rule in self.sheet.all_rules() if (c := _background_colour(rule.declared))} | {WHITE}
-        self.suspects = self.sheet.only(lambda rule: _could_hide(rule.declared, colours))
+        self.suspects = _suspects(self.sheet)
 
     def hidden(self, spared: set[tuple[str, str]]) -> list[_Hidden]:
         """What is hidden, except for the kinds that are spared."""
@@ -303,7 +303,22 @@ def _background_colour(style: Declarations) -> Colour | None:
     return next((c for word in _words(value) if (c := parse_colour(word, None))), None)
 
 
-def _could_hide(style: Declarations, backgrounds: set[Colour]) -> bool:
+def _suspects(sheet: Sheet) -> Sheet:
+    """The rules that could hide text: these alone are tried on every element."""
+    backgrounds = {c for rule in sheet.all_rules() if (c := _background_colour(rule.declared))} | {WHITE}
+    invisible = cache(lambda c: c.alpha <= FAINT or any(contrast(c, back) < SAME for back in backgrounds))
+    known: dict[tuple[int, int], bool] = {}  # most blocks of declarations stand in a sheet several times
+
+    def could_hide(rule: Rule) -> bool:
+        key = id(rule.plain), id(rule.important)
+        if key not in known:
+            known[key] = _could_hide(rule.declared, invisible)
+        return known[key]
+
+    return sheet.only(could_hide)
+
+
+def _could_hide(style: Declarations, invisible: Callable[[Colour], bool]) -> bool:
     """Whether these declarations could hide text, whatever other rules add to them."""
     if style.get("visibility") in ("hidden", "collapse"):
         return True
@@ -312,7 +327,7 @@ def _could_hide(style: Declarations, backgrounds: set[Colour]) -> bool:
         return True
     value = style.get("-webkit-text-fill-color") or style.get("color")
     colour = parse_colour(value, None) if value else None
-    if colour and (colour.alpha <= FAINT or any(contrast(colour, back) < SAME for back in backgrounds)):
+    if colour and invisible(colour):
         return True
     return bool(_hiding_style({"position": "absolute", "overflow": "hidden", **style}, ROOT_PX))
 
@@ -323,16 +338,9 @@ def _hiding_style(style: Declarations, font_px: float) -> str:
         return "display"
     if style.get("content-visibility") == "hidden":
         return "content-visibility"
-    if _number(style.get("opacity", "1")) <= FAINT or _filtered_out(style.get("filter", "")):
-        return "opacity"
-    if _clipped(style):
-        return "clip"
-    if _off_screen(style, font_px):
-        return "position"
-    if _shrunk(style):
-        return "transform"
-    if _no_room(style, font_px):
-        return "size"
+    for way, properties, hides in _WAYS:
+        if not properties.isdisjoint(style) and hides(style, font_px):
+            return way
     return ""
 
 
@@ -375,11 +383,13 @@ def _font_px(value: str, above: float) -> float:
     return above if px is None else px
 
 
-def _filtered_out(value: str) -> bool:
-    return any(name == "opacity" and _number(inner.strip()) <= FAINT for name, inner in _CALLS.findall(value))
+def _transparent(style: Declarations, font_px: float) -> bool:
+    calls = _CALLS.findall(style.get("filter", ""))
+    values = [style.get("opacity", "1"), *(inner.strip() for name, inner in calls if name == "opacity")]
+    return any(_number(value) <= FAINT for value in values)
 
 
-def _clipped(style: Declarations) -> bool:
+def _clipped(style: Declarations, font_px: float) -> bool:
     clip = style.get("clip", "")
     if clip.startswith("rect") and style.get("position") in ("absolute", "fixed"):
         edges = [float(n) for n in _SHAPE_NUMBER.findall(clip)]
@@ -405,7 +415,7 @@ def _off_screen(style: Declarations, font_px: float) -> bool:
         return True
     names = ["margin-left", "margin-top"]
     if style.get("position") in ("absolute", "fixed", "relative", "sticky"):
-        names += ["left", "right", "top", "bottom", "inset", "inset-inline-start", "inset-block-start"]
+        names += _EDGES
     for name in names:
         for word in style.get(name, "").split():
             px = _px(word, font_px, 1_280.0 if name in ("left", "right") else 0.0)
@@ -414,7 +424,7 @@ def _off_screen(style: Declarations, font_px: float) -> bool:
     return False
 
 
-def _shrunk(style: Declarations) -> bool:
+def _shrunk(style: Declarations, font_px: float) -> bool:
     if any(_number(n) == 0 for n in style.get("scale", "").split()):
         return True
     moves = [("translate", style.get("translate", "")), *_CALLS.findall(style.get("transform", ""))]
@@ -436,11 +446,23 @@ def _no_room(style: Declarations, font_px: float) -> bool:
     cut = [style.get(name, "") for name in ("overflow", "overflow-x", "overflow-y")]
     if not any(word in ("hidden", "clip", "scroll", "auto") for value in cut for word in value.split()):
         return False
-    for name in ("width", "height", "max-width", "max-height"):
+    for name in _SIZES:
         px = _px(style.get(name, ""), font_px)
         if px is not None and px <= 1:
             return True
     return False
+
+
+_EDGES = ("left", "right", "top", "bottom", "inset", "inset-inline-start", "inset-block-start")
+_SIZES = ("width", "height", "max-width", "max-height")
+# How a box is hidden, the properties one of which that takes, and the test.
+_WAYS: tuple[tuple[str, frozenset[str], Callable[[Declarations, float], bool]], ...] = (
+    ("opacity", frozenset({"opacity", "filter"}), _transparent),
+    ("clip", frozenset({"clip", "clip-path"}), _clipped),
+    ("position", frozenset({"text-indent", "margin-left", "margin-top", *_EDGES}), _off_screen),
+    ("transform", frozenset({"scale", "translate", "transform"}), _shrunk),
+    ("size", frozenset(_SIZES), _no_room),
+)
 
 
 def _controlled(body: Element) -> frozenset[str]:
