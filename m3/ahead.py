@@ -86,9 +86,7 @@ def _rehearse(web: bool) -> None:
 
 def _index(page: Page) -> None:
     from m3.grounding.index import index_page
-    from m3.grounding.passages import units_of
     from m3.grounding.windows import LONG
 
     if len(page.text) <= LONG:  # of a longer one only a part is looked at, by the clock
-        units_of(page)
         index_page(page).prepare()
