@@ -23,7 +23,8 @@ STOP_WORDS = frozenset(
 _CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 _WORD = lazy_pattern(rf"[{_CJK}]+|[^\W_{_CJK}]+(?:['’][^\W_{_CJK}]+)*")
 _IS_CJK = lazy_pattern(f"[{_CJK}]")
-_ASCII_WORD = lazy_pattern(r"[a-z0-9]+(?:'[a-z0-9]+)*")  # the same, of a folded text that is ASCII: five times as fast
+_OTHER_LETTER = lazy_pattern(r"[^\W\x00-\x7f]")
+_ASCII_WORD = lazy_pattern(r"[a-z0-9]+(?:'[a-z0-9]+)*")  # as _WORD where no other letter is, in a fifth of the time
 
 _NOT_ASCII = lazy_pattern(r"[^\x00-\x7f]")
 
@@ -49,8 +50,9 @@ def stem(word: str) -> str:
 def words(text: str) -> list[str]:
     """Case-folded words in order; a run of Han, kana or Hangul counts as its character bigrams."""
     plain = _folded(text)
-    if not plain.isascii():
+    if _has_other_letters(plain):
         return [word for run in _WORD.findall(plain) for word in _words_of(run)]
+    plain = plain.replace("’", "'")
     found: list[str] = _ASCII_WORD.findall(plain)
     return [word.removesuffix("'s") for word in found] if "'" in plain else found
 
@@ -58,11 +60,16 @@ def words(text: str) -> list[str]:
 def distinct_words(text: str) -> set[str]:
     """The same words without order, each once: a third of the time for a long text."""
     plain = _folded(text)
-    if plain.isascii():
+    if not _has_other_letters(plain):
         return set(words(plain))
     found = set(_WORD.findall(plain))
     other = {run for run in found if not run.isascii() or "'" in run}
     return (found - other).union(*map(_words_of, other))
+
+
+def _has_other_letters(plain: str) -> bool:
+    """Whether a text has letters or figures beyond ASCII; other marks, as curly quotes, do not count."""
+    return not plain.isascii() and _OTHER_LETTER.search(plain) is not None
 
 
 def _folded(text: str) -> str:
