@@ -10,7 +10,7 @@ import contextlib
 import importlib
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache, partial
 
 from m3.records import Page
@@ -45,6 +45,10 @@ class Ahead:
     def add_page(self, page: Page) -> None:
         """Index a page that was read: the report's sentences will be compared with it."""
         self._work.append(partial(_index, page))
+
+    def add_comparison(self, pages: Mapping[int, Page]) -> None:
+        """Compare the pages with each other: a report says which are copies of one text."""
+        self._work.append(partial(_compare, pages))
 
     def start(self) -> None:
         """Begin, in a thread that ends when nothing is left to do."""
@@ -85,8 +89,18 @@ def _rehearse(web: bool) -> None:
 
 
 def _index(page: Page) -> None:
-    from m3.grounding.index import index_page
-    from m3.grounding.windows import LONG
+    from m3.grounding.long_pages import open_page
+    from m3.grounding.patience import unbounded
+    from m3.grounding.windows import LONG, words_of
 
-    if len(page.text) <= LONG:  # of a longer one only a part is looked at, by the clock
-        index_page(page).prepare()
+    # Of a long page the run's clock may have let only a part be taken in; then there is no time for work ahead either.
+    if len(page.text) <= LONG or words_of(page.text).looked == len(page.text):
+        opened = open_page(page, unbounded())
+        if opened is not None:
+            opened.prepare()
+
+
+def _compare(pages: Mapping[int, Page]) -> None:
+    from m3.grounding.independence import origins
+
+    origins(pages)
