@@ -258,7 +258,7 @@ def _run(config: Config, llm: LLMClient | None, emit: EventHook, control: RunCon
     seconds = config.limits.max_wall_clock_seconds
     control.notice = lambda text: emit(NoticeEvent(text))
     ahead = Ahead()
-    ahead.add_modules(web=set(config.search_providers) - {"local", "mock"} != set())
+    ahead.add_run(web=set(config.search_providers) - {"local", "mock"} != set())
     control.idle = ahead.start
     return Run(
         config=config,
