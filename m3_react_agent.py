@@ -344,10 +344,11 @@ def _model_failed(state: RunState, run: Run, problem: LLMError) -> RunState:
 
 def _decide(state: RunState, run: Run) -> ParsedStep:
     from m3.prompts import correction
-    from m3.react_parser import parse_thought_action
 
     for attempt in range(CORRECTIONS + 1):
         reply = _ask_for_turn(state, run)
+        from m3.react_parser import parse_thought_action  # loaded while the model is asked; see `m3.ahead`
+
         step = parse_thought_action(reply.text, reply.finish_reason, state.tools.tools)
         if step.tool is not None:
             return step

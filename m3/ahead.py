@@ -31,7 +31,7 @@ class Ahead:
         """
         self._work.append(_rehearse_turn)
         if web:
-            for name in ("requests", "m3.extract.bounded"):
+            for name in ("requests", "m3.special_sites", "m3.page_reading", "m3.extract.bounded"):
                 self._work.append(partial(importlib.import_module, name))
         self._work.append(partial(_rehearse_page, web))
         for name in ("m3.grounding.verifier", "m3.synthesis"):
