@@ -258,7 +258,7 @@ def _run(config: Config, llm: LLMClient | None, emit: EventHook, control: RunCon
     seconds = config.limits.max_wall_clock_seconds
     control.notice = lambda text: emit(NoticeEvent(text))
     ahead = Ahead()
-    ahead.add_modules(web=set(config.search_providers) - {"local", "mock"} != set())
+    ahead.add_run(web=set(config.search_providers) - {"local", "mock"} != set())
     control.idle = ahead.start
     return Run(
         config=config,
@@ -344,10 +344,11 @@ def _model_failed(state: RunState, run: Run, problem: LLMError) -> RunState:
 
 def _decide(state: RunState, run: Run) -> ParsedStep:
     from m3.prompts import correction
-    from m3.react_parser import parse_thought_action
 
     for attempt in range(CORRECTIONS + 1):
         reply = _ask_for_turn(state, run)
+        from m3.react_parser import parse_thought_action  # loaded while the model is asked; see `m3.ahead`
+
         step = parse_thought_action(reply.text, reply.finish_reason, state.tools.tools)
         if step.tool is not None:
             return step

@@ -9,14 +9,16 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from config import Config, data_folder
-from m3.long_term_redis import LongTermMemory
-from m3.long_term_sqlite import LocalMemory
 from m3.records import RunControl
 from m3.sessions import PastResearch, PastSource, StoreResult
 from m3.short_term import Entry, ShortTermMemory
+
+if TYPE_CHECKING:
+    from m3.long_term_redis import LongTermMemory
+    from m3.long_term_sqlite import LocalMemory
 
 __all__ = [
     "Entry",
@@ -34,6 +36,19 @@ __all__ = [
 _log = logging.getLogger("m3.memory")
 _upstash: dict[tuple[str, str, str, str], LongTermMemory] = {}
 _upstash_lock = threading.Lock()
+
+
+def __getattr__(name: str) -> Any:
+    # A store loads when it is used; most runs use one, and some none.
+    if name == "LongTermMemory":
+        from m3.long_term_redis import LongTermMemory
+
+        return LongTermMemory
+    if name == "LocalMemory":
+        from m3.long_term_sqlite import LocalMemory
+
+        return LocalMemory
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 class ResearchStore(Protocol):
@@ -93,6 +108,8 @@ def build_memory(config: Config) -> LongTermMemory | LocalMemory | NoMemory:
     if settings.backend == "none":
         return NoMemory("memory is turned off (MEMORY_BACKEND=none or --no-memory)")
     if settings.backend != "local" and keys.upstash_url and keys.upstash_token:
+        from m3.long_term_redis import LongTermMemory
+
         name = (keys.upstash_url, keys.upstash_token, settings.namespace or "", str(data_folder()))
         with _upstash_lock:
             if name not in _upstash:
@@ -108,10 +125,14 @@ def build_memory(config: Config) -> LongTermMemory | LocalMemory | NoMemory:
         why = "nothing is remembered: this is a Space without Upstash (UPSTASH_REDIS_REST_URL and _TOKEN)"
         _log.info("memory: %s", why)
         return NoMemory(why)
+    from m3.long_term_sqlite import LocalMemory
+
     return LocalMemory(settings.path or data_folder() / "memory.sqlite", max_sessions=settings.max_sessions)
 
 
 def _outbox() -> LocalMemory:
+    from m3.long_term_sqlite import LocalMemory
+
     outbox = LocalMemory(data_folder() / "unsent.sqlite", max_sessions=None)
     outbox.notices.clear()  # it holds runs for a while; what is remembered lies elsewhere
     return outbox

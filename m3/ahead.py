@@ -10,21 +10,10 @@ import contextlib
 import importlib
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache, partial
 
-from m3.records import Page
-
-# In the order in which a run needs them: a turn is read, the web is asked, pages are read, the report is checked.
-_MODULES = (
-    "m3.react_parser",
-    "requests",
-    "m3.extract.bounded",
-    "m3.grounding",
-    "m3.grounding.verifier",
-    "m3.synthesis",
-)
-_ONLY_FOR_THE_WEB = frozenset({"requests", "m3.extract.bounded"})
+from m3.records import Page, page_from_parts
 
 
 class Ahead:
@@ -35,16 +24,27 @@ class Ahead:
         self._lock = threading.Lock()
         self._running = False
 
-    def add_modules(self, *, web: bool) -> None:
-        """Load what reads and checks; with `web` also what asks search engines and reads HTML."""
-        for name in _MODULES:
-            if web or name not in _ONLY_FOR_THE_WEB:
+    def add_run(self, *, web: bool) -> None:
+        """Load and try out what a run needs, in the order in which it does: a turn is read, pages, the report checked.
+
+        web: also what asks search engines and reads HTML.
+        """
+        self._work.append(_rehearse_turn)
+        if web:
+            for name in ("requests", "m3.special_sites", "m3.page_reading", "m3.extract.bounded"):
                 self._work.append(partial(importlib.import_module, name))
-        self._work.append(partial(_rehearse, web))
+        self._work.append(partial(_rehearse_page, web))
+        for name in ("m3.grounding.verifier", "m3.synthesis"):
+            self._work.append(partial(importlib.import_module, name))
+        self._work.append(partial(_rehearse_report, web))
 
     def add_page(self, page: Page) -> None:
         """Index a page that was read: the report's sentences will be compared with it."""
         self._work.append(partial(_index, page))
+
+    def add_comparison(self, pages: Mapping[int, Page]) -> None:
+        """Compare the pages with each other: a report says which are copies of one text."""
+        self._work.append(partial(_compare, pages))
 
     def start(self) -> None:
         """Begin, in a thread that ends when nothing is left to do."""
@@ -66,29 +66,80 @@ class Ahead:
                 work()
 
 
-_SAMPLE = """<html><head><title>A page</title></head><body><article><h1>A page</h1><p>By Jane Doe, 3 May 2024. In 2023
+# Most patterns are compiled at their first use: each rehearsal goes the way of the real thing with a tiny sample.
+
+_TURN = 'Thought: The pages are of 2024.\nAction: fetch\nAction Input: {"results": ["R1", "R2"]}'
+_HTML = """<html><head><title>A page</title></head><body><article><h1>A page</h1><p>By Jane Doe, 3 May 2024. In 2023
 about 20 of them rose, said “the whole of it”; <a href="/x">others</a> fell.</p></article></body></html>"""
+_DRAFT = """In 2023 about -20 of them fell [1], said “the whole of it” [[Source 1]](https://example.org/page).
+
+The `rest` rose by <b>5 %</b>. [Source 1]"""
 
 
-@cache  # once a process
-def _rehearse(web: bool) -> None:
-    """Read, rank and check a tiny page once: most patterns are compiled at their first use."""
+@cache  # once a process, as the others
+def _rehearse_turn() -> None:
+    from m3.react_parser import canonical_turn, parse_thought_action
+    from m3.untrusted import foreign_line
+    from m3.urls import canonical_key
+    from m3.words import terms
+
+    turn = parse_thought_action(_TURN)
+    canonical_turn(turn)
+    terms(turn.thought)
+    canonical_key(foreign_line("https://example.org/a/index.html"))
+
+
+@cache
+def _page(web: bool) -> Page:
+    """The tiny page, read from HTML where the run reads HTML."""
+    url = "https://example.org/page"
+    if not web:
+        return page_from_parts(url, [("paragraph", "In 2023 about 20 of them rose, said “the whole of it”.")])
     from m3.extract import ContentExtractor
-    from m3.grounding import rank_passages, render_passages, verify
-    from m3.records import page_from_parts
+
+    return ContentExtractor().extract(_HTML, url)
+
+
+@cache
+def _rehearse_page(web: bool) -> None:
+    from m3.grounding import rank_passages, render_passages
+    from m3.grounding.patience import unbounded
+    from m3.grounding.windows import PageWords
     from m3.untrusted import neutralise
 
-    url = "https://example.org/page"
-    page = ContentExtractor().extract(_SAMPLE, url) if web else page_from_parts(url, [("paragraph", "It rose by 20.")])
+    page = _page(web)
     neutralise(render_passages(page, rank_passages("What rose?", page, 100)))
-    verify("In 2023 about 20 of them fell, said “the whole of it”. [Source 1]", {1: page})
+    PageWords(page.text).read(page.url, unbounded())
+
+
+@cache
+def _rehearse_report(web: bool) -> None:
+    from m3.citations import CitationTracker
+    from m3.draft import report_in
+    from m3.grounding import verify
+    from m3.report import FinalOutput
+    from m3.untrusted import safe_report
+
+    tracker = CitationTracker()
+    tracker.register(_page(web))
+    summary, cited = tracker.finalize(safe_report(report_in(_DRAFT)))
+    report = verify(summary, tracker.pages)
+    FinalOutput("What rose?", summary, tuple(cited), grounding=report).to_markdown()
 
 
 def _index(page: Page) -> None:
-    from m3.grounding.index import index_page
-    from m3.grounding.passages import units_of
-    from m3.grounding.windows import LONG
+    from m3.grounding.long_pages import open_page
+    from m3.grounding.patience import unbounded
+    from m3.grounding.windows import LONG, words_of
 
-    if len(page.text) <= LONG:  # of a longer one only a part is looked at, by the clock
-        units_of(page)
-        index_page(page).prepare()
+    # Of a long page the run's clock may have let only a part be taken in; then there is no time for work ahead either.
+    if len(page.text) <= LONG or words_of(page.text).looked == len(page.text):
+        opened = open_page(page, unbounded())
+        if opened is not None:
+            opened.prepare()
+
+
+def _compare(pages: Mapping[int, Page]) -> None:
+    from m3.grounding.independence import origins
+
+    origins(pages)

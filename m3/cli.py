@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import atexit
 import contextlib
 import gc
 import json
@@ -118,31 +119,28 @@ def as_program(main: Callable[[], int]) -> NoReturn:
     """Run `main` as what this process is for, and end the process."""
     # A run lives for minutes and makes few circles. Looking for them every 700 objects, the interpreter's default, took
     # a sixth of its CPU; looking rarely costs 2 MiB (`bench/peers.py`).
-    gc.set_threshold(50_000, 20, 50)
-    code = leave(main())
-    # At its exit the interpreter looks for them three times over: 0.2 s, for memory that the system takes back at once.
-    gc.freeze()
-    sys.exit(code)
+    gc.set_threshold(150_000, 20, 50)
+    _leave(main())
 
 
-def leave(code: int) -> int:
-    """End the process where calls that were given up still run in threads; else return `code`.
+def _leave(code: int) -> NoReturn:
+    """End the process at once.
 
-    The interpreter's own exit waits for pools and can crash on a daemon thread that wakes up meanwhile.
+    The interpreter's own ending takes everything apart first: 0.02 s and more, for memory that the system takes back
+    anyway. Where calls that were given up still run in threads, it also waits for pools and can crash on a daemon
+    thread that wakes up meanwhile.
     """
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except (OSError, ValueError):
-            _silence(stream)
-    if threading.active_count() > 1:
-        if "multiprocessing" in sys.modules:
-            import multiprocessing
+    if threading.active_count() == 1:
+        atexit._run_exitfuncs()
+    elif "multiprocessing" in sys.modules:
+        import multiprocessing
 
-            for child in multiprocessing.active_children():
-                child.kill()
-        os._exit(code)
-    return code
+        for child in multiprocessing.active_children():
+            child.kill()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code)
 
 
 def _main(

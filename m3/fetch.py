@@ -8,15 +8,16 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from m3.address_guard import Refused, WebTarget, parse_url
-from m3.page_cache import CachedBody, PageCache
-from m3.page_reading import read_body
 from m3.politeness import LONGEST_WAIT_S, HostPacer, Pace, Robots, retry_after_s
 from m3.records import FetchedPage, RunControl
 from m3.safe_http import USER_AGENT, HttpResult, SafeClient, Validators
-from m3.special_sites import Candidate, candidates, wayback_query, wayback_snapshot
+
+if TYPE_CHECKING:
+    from m3.page_cache import CachedBody
+    from m3.special_sites import Candidate
 
 FETCH_SECONDS = 15.0  # for one page, never more than the run has left
 PAGES_AT_ONCE = 4
@@ -90,7 +91,11 @@ class PageFetchTool:
         self._timeout_s = timeout_s
         self._pacer = HostPacer(pace)
         self._robots = Robots(USER_AGENT, self._load_robots) if robots else None
-        self._cache = PageCache(cache_dir) if cache_dir else None
+        self._cache = None
+        if cache_dir:
+            from m3.page_cache import PageCache
+
+            self._cache = PageCache(cache_dir)
         self._wayback, self._tavily_key, self._tavily_url = wayback, tavily_key, tavily_url
 
     def fetch(self, url: str, *, control: RunControl | None = None, user_named: bool = False) -> FetchedPage:
@@ -111,6 +116,8 @@ class PageFetchTool:
         return any(folder.holds(name) for folder in self._documents)
 
     def _fetch(self, url: str, control: RunControl, user_named: bool) -> FetchedPage:
+        from m3.special_sites import candidates  # loaded while the model is asked, as what reads pages; see `m3.ahead`
+
         for folder in self._documents:
             found = folder.read(url)
             if found is not None:
@@ -142,6 +149,8 @@ class PageFetchTool:
         return replace(page, page=replace(page.page, url=shown, canonical_url=canonical))
 
     def _read(self, url: str, control: RunControl, user_named: bool) -> FetchedPage:
+        from m3.page_reading import read_body
+
         target = parse_url(url)
         if self._robots is not None and not user_named and not self._allowed(target, control):
             why = "the site's robots.txt asks programs not to read this page"
@@ -170,6 +179,8 @@ class PageFetchTool:
     def _entry(self, url: str, result: HttpResult) -> CachedBody | None:
         if self._cache is None or result.truncated:
             return None
+        from m3.page_cache import CachedBody
+
         return CachedBody(
             url, result.final_url, result.content_type, str(result.media), result.headers.get("etag", ""),
             result.headers.get("last-modified", ""), result.body,
@@ -231,6 +242,8 @@ class PageFetchTool:
         return failed
 
     def _archived(self, target: WebTarget, failed: FetchedPage, control: RunControl) -> FetchedPage | None:
+        from m3.special_sites import wayback_query, wayback_snapshot
+
         answer = self._get(parse_url(wayback_query(target.url)), control)
         snapshot = wayback_snapshot(answer.body) if answer.kind == "ok" else None
         if snapshot is None:
@@ -244,6 +257,8 @@ class PageFetchTool:
 
     def _by_tavily(self, url: str, control: RunControl) -> FetchedPage | None:
         """The page as Tavily Extract read it; None where it could not either."""
+        from m3.page_reading import read_body
+
         text = _before_deadline(lambda: self._ask_tavily(url, control.timeout(self._timeout_s)), control) or ""
         page = read_body(
             text.encode("utf-8", "replace"), "markdown", "text/markdown; charset=utf-8", url, control=control

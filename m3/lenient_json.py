@@ -16,7 +16,6 @@ Time is linear: regular expressions have bounded look-ahead, nesting is limited,
 
 from __future__ import annotations
 
-import html
 import json
 import re
 from dataclasses import dataclass, field
@@ -96,6 +95,8 @@ def read_json(text: str, start: int = 0, limit: int | None = None, budget: Budge
     limit = len(text) if limit is None else limit
     budget = budget or Budget()
     if _HTML_ESCAPED.match(text, start):
+        import html
+
         inner = read_json(html.unescape(text[start:limit]), budget=budget)
         return Reading(inner.value, limit, inner.cut, inner.closed, (*inner.repairs, "HTML escapes"))
     if _BACKSLASH_ESCAPED.match(text, start):

@@ -148,7 +148,7 @@ class ProviderClient:
         sdk = importlib.import_module(self.package)
         create, arguments = self._request(self._client(sdk), request)
         arguments["timeout"] = sdk.Timeout(seconds, connect=min(seconds, CONNECT_SECONDS))
-        control.waiting()
+        self._connections.when_sent(control.waiting)
         with create(**arguments) as response:
             headers = {name.lower(): value for name, value in response.headers.items()}
             chunks: Iterator[bytes] = response.iter_bytes()
@@ -249,6 +249,10 @@ class ProviderClient:
         return REASONING.search(self.model) is not None
 
 
+def _nothing() -> None:
+    """What is done once a request is sent that nobody waits with."""
+
+
 class _Connections:
     """An SDK client and the sockets it opened, so that a call that is given up can be ended under its reader.
 
@@ -258,13 +262,20 @@ class _Connections:
     def __init__(self) -> None:
         self.client: Any = None
         self._sockets: list[Any] = []
+        self._here = threading.local()  # what is to be done in this thread once its request is sent
         self._ended = False
         self._lock = threading.Lock()
 
+    def when_sent(self, do: Callable[[], object]) -> None:
+        """What is to be done when the next request of this thread has gone out. Sooner, it would delay the request."""
+        self._here.sent = do
+
     def watch(self, request: Any) -> None:
-        """A hook for each request: learn of the connection that is opened for it."""
+        """A hook for each request: learn of the connection that is opened for it, and when it is sent."""
 
         def trace(name: str, info: dict[str, Any]) -> None:
+            if name.endswith(".receive_response_headers.started"):
+                getattr(self._here, "sent", _nothing)()
             if name in ("connection.connect_tcp.complete", "connection.start_tls.complete"):
                 self._opened(info["return_value"].get_extra_info("socket"))
 

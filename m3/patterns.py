@@ -7,13 +7,13 @@ half of them (`bench/peers.py`).
 from __future__ import annotations
 
 import re
-from typing import Any, cast
+from typing import Any, AnyStr, cast
 
 
 class _Pattern:
     """Stands for a compiled pattern. At first use its methods are put on the object: later calls cost nothing more."""
 
-    def __init__(self, source: str, flags: int) -> None:
+    def __init__(self, source: str | bytes, flags: int) -> None:
         self._source, self._flags = source, flags
 
     def __getattr__(self, name: str) -> Any:
@@ -25,6 +25,6 @@ class _Pattern:
         return getattr(compiled, name)
 
 
-def lazy_pattern(source: str, flags: int = 0) -> re.Pattern[str]:
+def lazy_pattern(source: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
     """As `re.compile`, at the first use. Not for `re.sub(pattern, …)` and its kin, which want a compiled one."""
-    return cast("re.Pattern[str]", _Pattern(source, flags))
+    return cast("re.Pattern[AnyStr]", _Pattern(source, flags))

@@ -77,6 +77,7 @@ class Provenance:
     named: set[str] = field(default_factory=set)  # keys that stood in the question itself
     _seen: dict[str, str] = field(default_factory=dict)  # key -> scheme, from question, results and leads
     _linked: dict[str, str] = field(default_factory=dict)  # key -> scheme, from links inside pages
+    _unsorted: list[str] = field(default_factory=list)  # links that nobody has asked about yet: most never are
     _fetched_links: Counter[str] = field(default_factory=Counter)
     _ruled: dict[str, Ruling] = field(default_factory=dict)
 
@@ -95,10 +96,7 @@ class Provenance:
 
     def add_page(self, page: Page, final_url: str = "") -> None:
         """A page that was fetched: its own address (chosen by the site, not by the model) and its links."""
-        for url in (page.url, page.canonical_url, final_url):
-            self._add(url, self._linked)
-        for url in page.links:
-            self._add(url, self._linked)
+        self._unsorted += [page.url, page.canonical_url, final_url, *page.links]
 
     def is_named(self, url: str) -> bool:
         """True when the user wrote this very URL."""
@@ -123,6 +121,9 @@ class Provenance:
         return ruling
 
     def _rule_link(self, target: WebTarget, key: str) -> Ruling:
+        for url in self._unsorted:
+            self._add(url, self._linked)
+        self._unsorted.clear()
         scheme = self._scheme(key, self._linked)
         if not scheme:
             return Ruling(False, target.url, SEARCH_FOR_IT, "unseen_url")

@@ -5,11 +5,11 @@ English, German and Russian are known; in other languages every word counts and 
 
 from __future__ import annotations
 
-import re
 from functools import lru_cache
 from threading import Lock
 from typing import Any
 
+from m3.patterns import lazy_pattern
 from m3.words import STOP_WORDS, stem, words
 
 MAX_STEMS = 32  # of the question, indexed
@@ -18,10 +18,10 @@ MAX_CHARACTERS = 8_000  # of a question that are read at all
 SAME_START = 5  # characters that two forms of one word share …
 SAME_SHARE = 0.6  # … and which part of the longer one they are at least
 
-_HIRAGANA = re.compile("[\u3041-\u309f]")
-_CYRILLIC = re.compile("[\u0400-\u04ff]")
-_TOKEN = re.compile(r"[^\W_][\w.]*")
-_UMLAUT = re.compile("[äöüß]")
+_HIRAGANA = lazy_pattern("[\u3041-\u309f]")
+_CYRILLIC = lazy_pattern("[\u0400-\u04ff]")
+_TOKEN = lazy_pattern(r"[^\W_][\w.]*")
+_UMLAUT = lazy_pattern("[äöüß]")
 
 _GERMAN = frozenset(
     """aber alle allem allen aller alles als also am an andere anderen anderer anderes auch auf aus bei beim bin bis

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from m3.records import EventHook, RunControl, Step
+from m3.records import EventHook, RunControl, Source, Step
 
 if TYPE_CHECKING:
     from config import Config
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from m3.asking import Asking
     from m3.budget import TokenBudget
     from m3.grounding.repair import Change
+    from m3.grounding.verifier import GroundingReport
     from m3.journal import Journal
     from m3.llm_clients import LLMClient
     from m3.react_parser import ParsedStep
@@ -35,6 +36,15 @@ class Run:
     fence: str  # the tag around foreign text, drawn anew for each run so that no page can close it
 
 
+@dataclass(frozen=True)
+class Checked:
+    """The text that was checked last, whole, against which sources, and what was found."""
+
+    summary: str
+    sources: tuple[Source, ...]
+    report: GroundingReport
+
+
 @dataclass
 class RunState:
     """What a run knows so far. The phases take it and give it back."""
@@ -55,6 +65,7 @@ class RunState:
     stop_reason: str = ""
     draft: str = ""
     changes: tuple[Change, ...] = ()  # what was mended in the draft
+    checked: Checked | None = None
     dead_tags: dict[str, tuple[int, ...]] = field(default_factory=dict)  # sentences that cite what was never read
     conversational: bool = False  # the first action may be `finish`: the conversation may hold the answer
     from_conversation: bool = False  # the draft was written from the conversation alone

@@ -6,7 +6,6 @@ before it is judged, error bodies included.
 
 from __future__ import annotations
 
-import html
 import logging
 import re
 from collections.abc import Mapping
@@ -121,6 +120,8 @@ def plain_line(value: object, limit: int) -> str:
     """A field of a reply as one line of plain text: no tags, no entities, no control characters, bounded."""
     if not isinstance(value, str):
         return ""
+    import html
+
     text = re.sub(r"</?[a-zA-Z][^<>]{0,200}>", " ", value[: limit * 8])
     return safe_line(html.unescape(text), limit)
 

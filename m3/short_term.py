@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias
 
+from m3.patterns import lazy_pattern
 from m3.records import Message
 from m3.untrusted import safe_line
 from m3.words import estimate_tokens
@@ -27,10 +28,10 @@ STUB_CHARACTERS = 160
 Condense: TypeAlias = Callable[[str, int], str | None]
 """`(notes, most words) -> text` by the model; None when it could not."""
 
-_TAG = re.compile(r"\[\s*Sources?\s+([\d\s,;and&-]+)\]", re.I)
-_LINE = re.compile(r"^\[Source (\d+)\].*$", re.M)
-_SHOWN = re.compile(r"^(?:Observation:\s*)?\[Source (\d+)\]", re.M)
-_RESULT = re.compile(r"^(?:Observation:\s*)?(R\d+)\. ", re.M)
+_TAG = lazy_pattern(r"\[\s*Sources?\s+([\d\s,;and&-]+)\]", re.I)
+_LINE = lazy_pattern(r"^\[Source (\d+)\].*$", re.M)
+_SHOWN = lazy_pattern(r"^(?:Observation:\s*)?\[Source (\d+)\]", re.M)
+_RESULT = lazy_pattern(r"^(?:Observation:\s*)?(R\d+)\. ", re.M)
 
 
 @dataclass(frozen=True)

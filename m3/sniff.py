@@ -32,13 +32,13 @@ _BINARY_APPLICATIONS = lazy_pattern(
     r"application/(?:zip|gzip|x-(?:tar|gzip|bzip2|7z|rar|shockwave|msdownload|executable|iso)|java-archive|wasm"
     r"|vnd\.(?:ms-|openxmlformats|oasis|android|apple)|msword|rtf|epub|postscript|javascript|x-javascript)"
 )
-_HTML_START = re.compile(
+_HTML_START = lazy_pattern(
     rb"(?:\s|<!--(?:(?!-->).){0,2000}-->|<\?xml[^>]{0,200}\?>)*"
     rb"<(?:!doctype\s+html|html|head|body|title|meta|link|script|style|div|p|h[1-6]|table|section|article|main|span|ul"
     rb"|ol|b|i|a|br|center|font|form|header|nav|noscript|base)[\s>/]",
     re.I | re.S,
 )
-_XML_START = re.compile(rb"\s*<(?:\?xml|rss|feed|rdf:rdf|urlset|sitemapindex|opml)[\s>?]", re.I)
+_XML_START = lazy_pattern(rb"\s*<(?:\?xml|rss|feed|rdf:rdf|urlset|sitemapindex|opml)[\s>?]", re.I)
 
 
 def media_kind(content_type: str, head: bytes, url: str = "") -> MediaKind:
@@ -132,8 +132,8 @@ _CODECS = {
 _SINGLE_BYTE = frozenset(
     name for name in _CODECS.values() if name.startswith(("cp12", "cp8", "iso8859", "koi8", "mac-"))
 )
-_META_CHARSET = re.compile(rb"<meta\s[^>]{0,300}?charset\s*=\s*[\"']?\s*([\w.:-]{2,40})", re.I)
-_XML_CHARSET = re.compile(rb"\s*<\?xml\s[^>]{0,200}?encoding\s*=\s*[\"']([\w.:-]{2,40})", re.I)
+_META_CHARSET = lazy_pattern(rb"<meta\s[^>]{0,300}?charset\s*=\s*[\"']?\s*([\w.:-]{2,40})", re.I)
+_XML_CHARSET = lazy_pattern(rb"\s*<\?xml\s[^>]{0,200}?encoding\s*=\s*[\"']([\w.:-]{2,40})", re.I)
 _HEADER_CHARSET = lazy_pattern(r"charset\s*=\s*[\"']?\s*([\w.:-]{2,40})", re.I)
 _XML_DECLARATION = lazy_pattern(r"\s*<\?xml\s[^>]{0,200}\?>")
 

@@ -13,9 +13,10 @@ from m3.grounding import Closing, GroundingReport, Patience, rank_passages, rend
 from m3.grounding.independence import Disagreement, disagreements, origins
 from m3.grounding.repair import Change, Item, apply_answers, correct_tags, items_to_mend, remove_unsupported
 from m3.prompts import conversation_messages, repair_messages, synthesis_messages
-from m3.records import LLMError, Message, NoticeEvent, Page, Passage, Source
+from m3.records import LLMError, Message, NoticeEvent, Passage, Source
 from m3.reply_text import visible_text
 from m3.report import NO_SOURCES_USED, FinalOutput, Outcome
+from m3.run_state import Checked
 from m3.untrusted import neutralise, safe_report
 
 if TYPE_CHECKING:
@@ -49,6 +50,7 @@ def _draft(state: RunState, run: Run, closing: Closing) -> bool:
     usable = not state.model_gone and state.stop_reason != "interrupted"
     if usable and run.journal.perform("time for a report", "", bool, lambda: not run.control.expired):
         try:
+            run.ahead.add_comparison(state.tools.tracker.pages)
             state.draft = _write_report(state, run, chosen)
         except LLMError as problem:
             state.warnings.append(f"The report was copied from the sources without a model: {problem}")
@@ -79,10 +81,18 @@ def _chosen(state: RunState, run: Run, closing: Closing, share: int) -> list[tup
     return run.journal.bounded("passages for the report", ranked)
 
 
-def _verified(run: Run, closing: Closing, what: str, summary: str, pages: Mapping[int, Page]) -> GroundingReport:
+def _verified(state: RunState, run: Run, closing: Closing, what: str, summary: str) -> GroundingReport:
+    """The citations of a text checked; what was checked whole already is not checked again."""
+
     def verified(cut: Cut | None) -> tuple[GroundingReport, Cut]:
+        tracker, done = state.tools.tracker, state.checked
+        if done and not cut and (done.summary, done.sources) == (summary, tuple(tracker.sources)):
+            return done.report, {}
         patience = Patience(closing.over, cut)
-        return verify(summary, pages, patience=patience), patience.cut
+        report = verify(summary, tracker.pages, patience=patience)
+        if not patience.cut:
+            state.checked = Checked(summary, tuple(tracker.sources), report)
+        return report, patience.cut
 
     return run.journal.bounded(what, verified)
 
@@ -149,7 +159,7 @@ def _mend(state: RunState, run: Run, closing: Closing) -> None:
     tracker, mode = state.tools.tracker, run.config.report.repair
     state.draft = tracker.canonical(state.draft)
     pages = tracker.pages
-    report = _verified(run, closing, "the draft", state.draft, pages)
+    report = _verified(state, run, closing, "the draft", state.draft)
     state.dead_tags = report.dead_tags(pages)
     if mode == "off":
         return
@@ -158,7 +168,7 @@ def _mend(state: RunState, run: Run, closing: Closing) -> None:
     if mode == "tags":
         return
     if state.draft != checked:
-        report = _verified(run, closing, "the draft with its tags corrected", state.draft, pages)
+        report = _verified(state, run, closing, "the draft with its tags corrected", state.draft)
 
     def failing(cut: Cut | None) -> tuple[list[Item], Cut]:
         patience = Patience(closing.over, cut)
@@ -174,7 +184,7 @@ def _mend(state: RunState, run: Run, closing: Closing) -> None:
         except LLMError as problem:
             run.emit(NoticeEvent(f"failing sentences could not be repaired: {problem}"))
     if mode == "strict":
-        report = _verified(run, closing, "the mended draft", state.draft, pages)
+        report = _verified(state, run, closing, "the mended draft", state.draft)
         state.draft, more = remove_unsupported(state.draft, report)
         state.changes += more
 
@@ -198,7 +208,7 @@ def conclude(state: RunState, run: Run, started: float, services: Sequence[str])
     tracker = state.tools.tracker
     summary, cited = tracker.finalize(state.draft)
     closing = Closing(run.control)
-    grounding = _verified(run, closing, "the report", summary, tracker.pages).with_dead_tags(state.dead_tags)
+    grounding = _verified(state, run, closing, "the report", summary).with_dead_tags(state.dead_tags)
     outcome = _outcome(state, grounding)
     if state.from_conversation:
         state.warnings.append(NO_SOURCES_USED)

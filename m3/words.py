@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from functools import lru_cache
 from threading import Lock
 from typing import Any
@@ -23,6 +23,8 @@ STOP_WORDS = frozenset(
 _CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 _WORD = lazy_pattern(rf"[{_CJK}]+|[^\W_{_CJK}]+(?:['’][^\W_{_CJK}]+)*")
 _IS_CJK = lazy_pattern(f"[{_CJK}]")
+_OTHER_LETTER = lazy_pattern(r"[^\W\x00-\x7f]")
+_ASCII_WORD = lazy_pattern(r"[a-z0-9]+(?:'[a-z0-9]+)*")  # as _WORD where no other letter is, in a fifth of the time
 
 _NOT_ASCII = lazy_pattern(r"[^\x00-\x7f]")
 
@@ -47,17 +49,27 @@ def stem(word: str) -> str:
 
 def words(text: str) -> list[str]:
     """Case-folded words in order; a run of Han, kana or Hangul counts as its character bigrams."""
-    return [word for run in _WORD.findall(_folded(text)) for word in _words_of(run)]
+    plain = _folded(text)
+    if _has_other_letters(plain):
+        return [word for run in _WORD.findall(plain) for word in _words_of(run)]
+    plain = plain.replace("’", "'")
+    found: list[str] = _ASCII_WORD.findall(plain)
+    return [word.removesuffix("'s") for word in found] if "'" in plain else found
 
 
 def distinct_words(text: str) -> set[str]:
     """The same words without order, each once: a third of the time for a long text."""
     plain = _folded(text)
+    if not _has_other_letters(plain):
+        return set(words(plain))
     found = set(_WORD.findall(plain))
-    if plain.isascii() and "'" not in plain:
-        return found
     other = {run for run in found if not run.isascii() or "'" in run}
     return (found - other).union(*map(_words_of, other))
+
+
+def _has_other_letters(plain: str) -> bool:
+    """Whether a text has letters or figures beyond ASCII; other marks, as curly quotes, do not count."""
+    return not plain.isascii() and _OTHER_LETTER.search(plain) is not None
 
 
 def _folded(text: str) -> str:
@@ -65,15 +77,20 @@ def _folded(text: str) -> str:
 
 
 def _words_of(run: str) -> Sequence[str]:
-    if not run.isascii() and _IS_CJK.match(run):
+    if run.isascii():
+        return (run.removesuffix("'s"),)
+    if _IS_CJK.match(run):
         return [run[i : i + 2] for i in range(len(run) - 1)] or (run,)
     return (run.replace("’", "'").removesuffix("'s"),)
 
 
 def telling_words(text: str) -> list[str]:
     """The words that carry meaning, as they are written: no stop words, no single letters, numbers kept."""
-    kept = (word for word in words(text) if word not in STOP_WORDS)
-    return [word for word in kept if len(word) > 1 or word.isdigit() or not word.isascii()]
+    return [
+        word
+        for word in words(text)
+        if word not in STOP_WORDS and (len(word) > 1 or word.isdigit() or not word.isascii())
+    ]
 
 
 def terms(text: str) -> list[str]:
@@ -81,16 +98,16 @@ def terms(text: str) -> list[str]:
     return [stem(word) for word in telling_words(text)]
 
 
-def stems_like(found: Sequence[str], wanted: Collection[str]) -> list[str]:
-    """Each word's stem where it could be one of the `wanted` stems, else the word itself, which is none of them.
+def stems_among(found: Iterable[str], wanted: Collection[str]) -> dict[str, str]:
+    """Of these words those whose stem is one of the `wanted` ones, with their stems.
 
-    A stemmer is slow, and hardly any word of a page stands in a question. It never changes a word's first two letters,
-    but for *lying* and its like in English and ё in Russian, which becomes е.
+    A stemmer is slow, and hardly any word of a page stands in a question. It changes a word only behind what all but
+    the last two letters of the stem are, and behind its first two letters; but for *lying* and its like in English and
+    ё in Russian, which becomes е.
     """
-    beginnings = tuple({known[:2] for known in wanted})
-    return [
-        stem(word) if word.replace("ё", "е").startswith(beginnings) or word[1:] == "ying" else word for word in found
-    ]
+    beginnings = tuple({known[: max(2, len(known) - 2)] for known in wanted})
+    like = (word for word in found if word.replace("ё", "е").startswith(beginnings) or word[1:] == "ying")
+    return {word: key for word in like if (key := stem(word)) in wanted}
 
 
 def without_accents(text: str) -> str:

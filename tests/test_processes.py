@@ -240,7 +240,7 @@ def changed(tmp_path: Path) -> Callable[..., Path]:
             "import sys, threading, time\nsys.path.insert(0, sys.argv.pop(1))\n"
             "tell = lambda text: print(text, file=sys.stderr, flush=True)\n"
             + "".join(CHANGES[name] for name in names)
-            + "from m3.cli import leave\nfrom m3_react_agent import main\nsys.exit(leave(main()))\n"
+            + "from m3.cli import as_program\nfrom m3_react_agent import main\nas_program(main)\n"
         )
         return script
 

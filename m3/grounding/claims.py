@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from m3.grounding.sentences import split_block
-from m3.grounding.tags import TAG, tag_numbers, without_tags
+from m3.grounding.tags import TAG, TAG_PATTERN, tag_numbers, without_tags
 from m3.patterns import lazy_pattern
 from m3.words import terms
 
@@ -24,7 +24,7 @@ _BIBLIOGRAPHY_HEAD = lazy_pattern(
 )
 # A line of a bibliography: a number, bullet or tag that begins it, or an address in it.
 _BIBLIOGRAPHY_LINE = lazy_pattern(
-    rf"^[ \t]*(?:[-*+•][ \t]|\[?\d{{1,3}}[\].):]|{TAG.pattern}|.*(?:https?://|www\.)\S)", re.I
+    rf"^[ \t]*(?:[-*+•][ \t]|\[?\d{{1,3}}[\].):]|{TAG_PATTERN}|.*(?:https?://|www\.)\S)", re.I
 )
 _ITEM = lazy_pattern(r"[ \t]*(?:[-*+•▪◦–][ \t]+|\d{1,3}[.)][ \t]+)+")
 # Sentences about the report or the sources as such; they are not counted as claims unless they cite something.

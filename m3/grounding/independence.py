@@ -6,6 +6,7 @@ import re
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from m3.grounding.index import PageIndex, index_page
 from m3.grounding.long_pages import open_page
@@ -18,6 +19,7 @@ from m3.records import Page
 from m3.words import words
 
 SHINGLE = 5  # words
+MOST_PAGES = 16  # whose shingles are kept, some 0.5 MB each
 COPY_SHARE = 0.5  # of the shorter page's shingles that stand in the other: what two own texts on one event never reach
 LEAST_SHINGLES = 30  # a shorter text is too little to call a copy
 SAME_THING = 0.7  # share of a sentence's words that the claim must have, which itself must be there whole
@@ -56,6 +58,7 @@ def _thinning(text: str) -> int:
     return 1 << (len(text) // LONG).bit_length() if len(text) > LONG else 1
 
 
+@lru_cache(maxsize=MOST_PAGES)
 def _shingles(text: str, one_in: int) -> frozenset[int]:
     """Runs of `SHINGLE` words of one line in so many: of the same line in every text, so that copies stay copies."""
     if one_in > 1:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from m3.grounding.support import ClaimTerms
 
 CLOSELY = 10  # windows that are read closely for one claim
+PREPARED = 64  # windows that are read closely before there is a claim: some 130,000 characters
 QUOTATION_WINDOWS = 6  # in which a quotation is looked for
 MOST_LOOKED_UP = 800  # places at which one number may be looked for
 PLACES_BETWEEN_CLOCKS = 50
@@ -62,6 +63,11 @@ class LongPage(PageView):
         wanted += [(self._places_of(number), 1.0) for number in claim.numbers]
         chosen = self._words.best(wanted, self._windows, CLOSELY)
         return PartIndex(self, [self._closely(number) for number in chosen if not self._is_over()])
+
+    def prepare(self) -> None:
+        """Read closely now what the first claims would: all windows, unless there are many."""
+        for window in range(min(self._windows, PREPARED)):
+            self._closely(window)
 
     def _closely(self, window: int) -> Closely:
         kept: dict[int, Closely] = self._words.closely

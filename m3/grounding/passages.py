@@ -6,16 +6,17 @@ import math
 import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
+from typing import TypeAlias
 
 from m3.grounding.patience import Patience, unbounded
 from m3.grounding.sentences import MOST_CHARACTERS, cut, split_sentences
 from m3.grounding.windows import LONG, words_of
 from m3.patterns import lazy_pattern
 from m3.records import Block, Page, Passage
-from m3.words import estimate_tokens, stem, stems_like, telling_words, terms, words
+from m3.words import estimate_tokens, stem, stems_among, telling_words, terms, words
 
 K1, B = 1.2, 0.75  # the usual BM25 constants (Robertson and Zaragoza 2009)
 UNIT_TOKENS = 70  # a longer block is offered in runs of whole sentences of about this size
@@ -37,22 +38,31 @@ _ASKS_NAME = lazy_pattern(r"\bwho(?:se|m)?\b|\bwhich (?:company|person|country|c
 _NAME = lazy_pattern(r"(?<=[a-z,;] )[A-Z][a-z]+")
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Unit:
-    """A span of one block that is shown or left out as a whole, with the words that speak for it."""
+    """A span of one block that is shown or left out as a whole."""
 
     block: Block
     start: int
     end: int
     text: str
-    words: list[str]  # that carry meaning, in order
-    above: list[str]  # those of the headings above
-    score: float = 0.0  # for the question at hand
-    header: int | None = None  # of a table row: which unit its table's first row is
+    header: int | None  # of a table row: which unit its table's first row is
 
     @property
     def cost(self) -> int:
         return estimate_tokens(self.text) + _SHOWN_TOGETHER
+
+
+@dataclass(frozen=True)
+class _Words:
+    """The words that speak for a unit, those that carry meaning: its own in order, and of the headings above it."""
+
+    own: tuple[str, ...]
+    above: tuple[str, ...]
+
+
+_Spans: TypeAlias = tuple[tuple[int, int], ...]
+_Units: TypeAlias = Sequence[tuple[_Unit, _Words]]
 
 
 def rank_passages(question: str, page: Page, budget_tokens: int, *, patience: Patience | None = None) -> list[Passage]:
@@ -63,19 +73,18 @@ def rank_passages(question: str, page: Page, budget_tokens: int, *, patience: Pa
     a page that shares no word with the question yields its beginning. A long page is looked at through windows, as far
     as `patience` lets it.
     """
-    if len(page.text) <= LONG:
-        units, frequency = [replace(unit) for unit in units_of(page)], None
-    else:
+    spans: _Spans = ((0, len(page.text)),)
+    frequency = None
+    if len(page.text) > LONG:
         spans, frequency = _promising(question, page, patience or unbounded())
-        units = _units(page.text, page.blocks, spans)
+    units, scores = _scored(question, page.text, tuple(page.blocks), spans, frequency)
     if not units:
         return []
-    _score(question, units, frequency)
     chosen: set[int] = set()
     left = budget_tokens
-    best = max(range(len(units)), key=lambda i: (units[i].score, -i))
-    anchor = best if units[best].score else 0  # what says nothing of the question fills up around the best
-    for index in sorted(range(len(units)), key=lambda i: (-units[i].score, abs(i - anchor), i)):
+    best = max(range(len(units)), key=lambda i: (scores[i], -i))
+    anchor = best if scores[best] else 0  # what says nothing of the question fills up around the best
+    for index in sorted(range(len(units)), key=lambda i: (-scores[i], abs(i - anchor), i)):
         if left <= _SHOWN_TOGETHER:
             break
         wanted = [i for i in (units[index].header, index) if i is not None and i not in chosen]
@@ -84,21 +93,25 @@ def rank_passages(question: str, page: Page, budget_tokens: int, *, patience: Pa
             chosen.update(wanted)
             left -= cost
     if not chosen:
-        return _cut(units, budget_tokens)
-    return _merged(page, [units[i] for i in sorted(chosen)])
-
-
-def units_of(page: Page) -> tuple[_Unit, ...]:
-    """What `rank_passages` chooses from on a page that is not long, without scores; cut once while it is remembered."""
-    return _cut_once(page.text, tuple(page.blocks))
+        return _cut(units[best], scores[best], budget_tokens)
+    return _merged(page, [(units[i], scores[i]) for i in sorted(chosen)])
 
 
 @lru_cache(maxsize=MOST_PAGES)
-def _cut_once(page_text: str, blocks: tuple[Block, ...]) -> tuple[_Unit, ...]:
-    return tuple(_units(page_text, blocks, [(0, len(page_text))]))
+def _scored(
+    question: str, page_text: str, blocks: tuple[Block, ...], spans: _Spans, frequency: _Frequency | None
+) -> tuple[tuple[_Unit, ...], tuple[float, ...]]:
+    """The units of a page and how much each says of a question: asked for an observation, and for the report again."""
+    units = _units(page_text, blocks, spans) if frequency else _units_of_whole(page_text, blocks)
+    return tuple(unit for unit, _ in units), _scores(question, units, frequency)
 
 
-def _promising(question: str, page: Page, patience: Patience) -> tuple[list[tuple[int, int]], _Frequency]:
+@lru_cache(maxsize=MOST_PAGES)
+def _units_of_whole(page_text: str, blocks: tuple[Block, ...]) -> _Units:
+    return _units(page_text, blocks, ((0, len(page_text)),))
+
+
+def _promising(question: str, page: Page, patience: Patience) -> tuple[_Spans, _Frequency]:
     """The stretches of a long page that hold most of the question's words, and how common these are in the page."""
     in_page = words_of(page.text)
     windows = in_page.read(page.url, patience)
@@ -113,7 +126,8 @@ def _promising(question: str, page: Page, patience: Patience) -> tuple[list[tupl
         if spans and spans[-1][1] == start:
             start = spans.pop()[0]
         spans.append((start, end))
-    return spans, _Frequency(max(1, windows), {word: in_page.count(word, stem, windows) for word in weights})
+    counts = tuple((word, in_page.count(word, stem, windows)) for word in weights)
+    return tuple(spans), _Frequency(max(1, windows), counts)
 
 
 class _Outline:
@@ -125,7 +139,7 @@ class _Outline:
         self._headings: list[int] = []
         self._parent: dict[int, int] = {}
         self._table: dict[int, int] = {}
-        self._words: dict[int, list[str]] = {}
+        self._words: dict[int, tuple[str, ...]] = {}
         open_headings: list[int] = []
         for n, block in enumerate(blocks):
             if block.kind == "heading":
@@ -142,24 +156,26 @@ class _Outline:
         """The numbers of the blocks that stand in text[start:end], also in part."""
         return range(max(0, bisect_right(self._starts, start) - 1), bisect_left(self._starts, end))
 
-    def above(self, number: int) -> list[str]:
+    def above(self, number: int) -> tuple[str, ...]:
         """The telling words of the headings above a block."""
-        found: list[str] = []
         at = bisect_left(self._headings, number) - 1
-        heading = self._headings[at] if at >= 0 else -1
-        while heading >= 0:
-            if heading not in self._words:
-                self._words[heading] = telling_words(self._blocks[heading].text)
-            found += self._words[heading]
-            heading = self._parent[heading]
-        return found
+        return self._words_from(self._headings[at] if at >= 0 else -1)
+
+    def _words_from(self, heading: int) -> tuple[str, ...]:
+        """The telling words of a heading and of those above it."""
+        if heading < 0:
+            return ()
+        if heading not in self._words:
+            own = telling_words(self._blocks[heading].text)
+            self._words[heading] = (*own, *self._words_from(self._parent[heading]))
+        return self._words[heading]
 
     def header_of(self, number: int) -> int | None:
         """The number of the first row of the table that a row stands in; None for what is no row."""
         return self._table.get(number)
 
 
-def _units(page_text: str, blocks: Sequence[Block], spans: Sequence[tuple[int, int]]) -> list[_Unit]:
+def _units(page_text: str, blocks: Sequence[Block], spans: _Spans) -> _Units:
     """What stands in `spans` of the page's blocks but its headings, long blocks cut between sentences.
 
     A table row comes with its table's first row.
@@ -174,7 +190,7 @@ def _units(page_text: str, blocks: Sequence[Block], spans: Sequence[tuple[int, i
                 header = outline.header_of(n)
                 if header is not None:
                     pieces.setdefault((header, blocks[header].start), blocks[header].end)
-    units: list[_Unit] = []
+    units: list[tuple[_Unit, _Words]] = []
     first: dict[int, int] = {}
     for (n, start), end in sorted(pieces.items()):
         above, row_header = outline.above(n), outline.header_of(n)
@@ -182,11 +198,11 @@ def _units(page_text: str, blocks: Sequence[Block], spans: Sequence[tuple[int, i
         for a, b in _spans(page_text, blocks[n].kind, start, end):
             text = page_text[a:b]
             header = None if row_header is None else first.get(row_header)
-            units.append(_Unit(blocks[n], a, b, text, telling_words(text), above, header=header))
+            units.append((_Unit(blocks[n], a, b, text, header), _Words(tuple(telling_words(text)), above)))
     return units
 
 
-def _mix(bag: dict[str, float], found: Collection[str], weight: float) -> None:
+def _mix(bag: dict[str, float], found: Iterable[str], weight: float) -> None:
     for word in found:
         bag[word] = bag.get(word, 0.0) + weight
 
@@ -211,38 +227,44 @@ class _Frequency:
     """In how many of so many parts of a page each word stands."""
 
     parts: int
-    of: Mapping[str, int]
+    of: tuple[tuple[str, int], ...]
 
 
-def _score(question: str, units: list[_Unit], frequency: _Frequency | None) -> None:
-    """Set each unit's score: its own words, and weaker those of the headings above it and of its neighbours.
+def _scores(question: str, units: _Units, frequency: _Frequency | None) -> tuple[float, ...]:
+    """Each unit's score: its own words, and weaker those of the headings above it and of its neighbours.
 
     frequency: of a page of which the units are only a part; None counts the units.
     """
+    if not units:
+        return ()
     weights = _question_weights(question)
     asked = terms(question)
-    pairs = {pair for pair in zip(asked, asked[1:], strict=False) if pair[0] != pair[1]}
-    average = sum(len(unit.words) for unit in units) / len(units) or 1.0
-    stems = [stems_like(unit.words, weights) for unit in units]
-    held = [set(own) & weights.keys() for own in stems]
+    pairs = [pair for pair in dict.fromkeys(zip(asked, asked[1:], strict=False)) if pair[0] != pair[1]]
+    average = sum(len(words.own) for _, words in units) / len(units) or 1.0
+    stems = stems_among({word for _, words in units for word in (*words.own, *words.above)}, weights)
+    # Of each unit the question's stems where they stand, None for every other word; nothing where there is none.
+    stands = [() if stems.keys().isdisjoint(w.own) else tuple(map(stems.get, w.own)) for _, w in units]
+    counts = [Counter(word for word in own if word) for own in stands]
     if frequency is None:
-        frequency = _Frequency(len(units), Counter(word for words_held in held for word in words_held))
-    count, found = frequency.parts, frequency.of
+        frequency = _Frequency(len(units), tuple(Counter(word for bag in counts for word in bag).items()))
+    count, found = frequency.parts, dict(frequency.of)
     rarity = {w: math.log(1 + (count - found.get(w, 0) + 0.5) / (found.get(w, 0) + 0.5)) for w in weights}
     numbers, names = _ASKS_NUMBER.search(question), _ASKS_NAME.search(question)
-    for i, (unit, own) in enumerate(zip(units, stems, strict=True)):
-        bag: dict[str, float] = dict(Counter(word for word in own if word in weights))
-        _mix(bag, set(stems_like(unit.above, weights)) & weights.keys(), HEADING_WEIGHT)
+    scores: list[float] = []
+    for i, (unit, unit_words) in enumerate(units):
+        bag: dict[str, float] = dict(counts[i])
+        _mix(bag, {stems[word] for word in unit_words.above if word in stems}, HEADING_WEIGHT)
         for j in (i - 1, i + 1):
             if 0 <= j < len(units):
-                _mix(bag, held[j], NEIGHBOUR_WEIGHT)
-        length = K1 * (1 - B + B * len(unit.words) / average)
+                _mix(bag, counts[j], NEIGHBOUR_WEIGHT)
+        length = K1 * (1 - B + B * len(unit_words.own) / average)
         score = sum(weights[w] * rarity[w] * bag[w] * (K1 + 1) / (bag[w] + length) for w in weights if w in bag)
-        beside = set(zip(own, own[1:], strict=False)) & pairs
-        score += PAIR_BONUS * sum(rarity[a] + rarity[b] for a, b in beside)
-        if numbers and any(c.isdigit() for c in unit.text) or names and _NAME.search(unit.text):
+        beside = set(zip(stands[i], stands[i][1:], strict=False))
+        score += PAIR_BONUS * sum(rarity[a] + rarity[b] for a, b in pairs if (a, b) in beside)
+        if score and (numbers and any(c.isdigit() for c in unit.text) or names and _NAME.search(unit.text)):
             score *= 1 + KIND_BONUS
-        unit.score = score
+        scores.append(score)
+    return tuple(scores)
 
 
 def _question_weights(question: str) -> dict[str, float]:
@@ -260,31 +282,30 @@ def _question_weights(question: str) -> dict[str, float]:
     return weights
 
 
-def _merged(page: Page, units: list[_Unit]) -> list[Passage]:
-    """Units as passages; those that follow each other within one block become one."""
+def _merged(page: Page, units: Sequence[tuple[_Unit, float]]) -> list[Passage]:
+    """Units with their scores as passages; those that follow each other within one block become one."""
     passages: list[Passage] = []
-    for before, unit in zip([None, *units], units, strict=False):
-        joins = before is not None and before.block is unit.block and not page.text[before.end : unit.start].strip()
-        if joins:
+    before: _Unit | None = None
+    for unit, score in units:
+        start = unit.start
+        if before is not None and before.block is unit.block and not page.text[before.end : unit.start].strip():
             last = passages.pop()
-            start, score = last.start, max(last.score, unit.score)
-        else:
-            start, score = unit.start, unit.score
+            start, score = last.start, max(last.score, score)
         passages.append(Passage(start, unit.end, page.text[start : unit.end], round(score, 4), unit.block.page_number))
+        before = unit
     return passages
 
 
-def _cut(units: list[_Unit], budget_tokens: int) -> list[Passage]:
+def _cut(unit: _Unit, score: float, budget_tokens: int) -> list[Passage]:
     """Where not even one unit fits: the best one, as far as it fits, cut at a word's end."""
-    best = max(units, key=lambda unit: unit.score)
     characters = max(0, (budget_tokens - _SHOWN_TOGETHER) * 4)
-    while characters and estimate_tokens(best.text[:characters]) > budget_tokens - _SHOWN_TOGETHER:
+    while characters and estimate_tokens(unit.text[:characters]) > budget_tokens - _SHOWN_TOGETHER:
         characters = characters * 3 // 4
-    quote = best.text[:characters]
-    quote = (quote if len(quote) == len(best.text) else quote.rpartition(" ")[0] or quote).rstrip()
+    quote = unit.text[:characters]
+    quote = (quote if len(quote) == len(unit.text) else quote.rpartition(" ")[0] or quote).rstrip()
     if not quote:
         return []
-    return [Passage(best.start, best.start + len(quote), quote, round(best.score, 4), best.block.page_number)]
+    return [Passage(unit.start, unit.start + len(quote), quote, round(score, 4), unit.block.page_number)]
 
 
 def render_passages(page: Page, passages: list[Passage]) -> str:

@@ -7,7 +7,6 @@ import unicodedata
 from bisect import bisect_right
 from collections.abc import Sequence
 from difflib import SequenceMatcher
-from functools import lru_cache
 
 from m3.patterns import lazy_pattern
 
@@ -19,6 +18,7 @@ _QUOTED = lazy_pattern(
     r"\"([^\"\n]+)\"|“([^“”\n]+)”|„([^„“”\n]+)[“”]|«([^«»\n]+)»|»([^«»\n]+)«|「([^「」\n]+)」|『([^『』\n]+)』"
     r"|(?<!\w)‘((?:[^‘’\n]|’(?=\w))+)’(?!\w)|(?<!\w)‚([^‚‘\n]+)‘"
 )
+_LINE = lazy_pattern(r"[^\n]+")
 _SAME = {
     **dict.fromkeys("“”„«»‟", '"'),
     **dict.fromkeys("‘’‚‛`´", "'"),
@@ -45,29 +45,40 @@ def quotation_parts(quotation: str) -> list[str]:
 class NormalText:
     """A text in which quotations can be found: case, white space, quotation marks and dashes made equal.
 
-    `plain` is the text so normalised; `offset(i)` says where its i-th character stands in the original.
+    `plain` is the text so normalised; `span` says where a part of it stands in the original. Only the lines of that
+    part are gone through letter by letter.
     """
 
     def __init__(self, text: str) -> None:
-        out: list[str] = []
-        offsets: list[int] = []
-        blank = True
-        for at, char in enumerate(text):
-            for piece in _normal(char):
-                if piece == " ":
-                    if blank:
-                        continue
-                    blank = True
-                else:
-                    blank = False
-                out.append(piece)
-                offsets.append(at)
-        self.plain = "".join(out)
-        self._offsets = offsets
+        self._text = text
+        self._lines: list[tuple[int, int, int]] = []  # where each begins in `plain`, and its span in the text
+        found: list[str] = []
+        length = 0
+        for line in _LINE.finditer(text):
+            plain = " ".join(filter(None, line[0].translate(_NORMAL).split(" ")))
+            if plain:
+                self._lines.append((length, *line.span()))
+                found.append(plain)
+                length += len(plain) + 1
+        ends_blank = bool(found) and text[self._lines[-1][1] :].translate(_NORMAL).endswith(" ")
+        self.plain = " ".join(found) + " " * ends_blank
 
     def span(self, start: int, end: int) -> tuple[int, int]:
-        """Original offsets of plain[start:end]."""
-        return self._offsets[start], self._offsets[end - 1] + 1
+        """Original offsets of plain[start:end], which begins and ends with no blank."""
+        return self._offset(start), self._offset(end - 1) + 1
+
+    def _offset(self, at: int) -> int:
+        """Where the letter stands in the original that plain[at] is, or a part of."""
+        begun, start, end = self._lines[bisect_right(self._lines, at, key=lambda line: line[0]) - 1]
+        left, blank = at - begun, True
+        for offset in range(start, end):
+            for piece in _normal(self._text[offset]):
+                if piece == " " and blank:
+                    continue
+                if not left:
+                    return offset
+                left, blank = left - 1, piece == " "
+        return end - 1
 
     def find(self, quotation: str) -> tuple[int, int] | None:
         """Where a quotation stands in the original: exactly, or with a few letters changed; None for nowhere.
@@ -134,14 +145,21 @@ def _longest_run(matcher: SequenceMatcher[str]) -> int:
     return max(sum(sizes[i : i + 2]) for i in range(len(sizes)))
 
 
-@lru_cache(maxsize=4_096)
+class _Normal(dict[int, str]):
+    """The table for `str.translate` of what each letter is written as in a normalised text, filled as letters come."""
+
+    def __missing__(self, code: int) -> str:
+        char = chr(code)
+        blank = char.isspace()
+        self[code] = " " if blank else _SAME[char] if char in _SAME else unicodedata.normalize("NFKC", char).casefold()
+        return self[code]
+
+
+_NORMAL = _Normal()
+
+
 def _normal(char: str) -> str:
-    if char.isspace():
-        return " "
-    same = _SAME.get(char)
-    if same is not None:
-        return same
-    return " " if char.isspace() else unicodedata.normalize("NFKC", char).casefold()
+    return _NORMAL[ord(char)]
 
 
 def index_of(starts: Sequence[int], at: int) -> int:

@@ -66,7 +66,7 @@ def warm_up(config: Config) -> None:
                 importlib.import_module(name)
 
     ahead = Ahead()
-    ahead.add_modules(web=True)
+    ahead.add_run(web=True)
     ahead.start()
     threading.Thread(target=load, name="m3-warm-up", daemon=True).start()
 
