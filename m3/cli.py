@@ -476,7 +476,7 @@ class Progress:
         elif isinstance(event, ActionEvent):
             self._line("Action", f"[{event.step}] {event.tool} {json.dumps(dict(event.args), ensure_ascii=False)}")
         elif isinstance(event, ObservationEvent):
-            self._line("Observation", f"[{event.step}] {event.observation}")
+            self._line("Observation", f"[{event.step}] {event.said or event.observation}")
         elif isinstance(event, NoticeEvent):
             self._line("note", event.message)
         elif isinstance(event, LimitEvent):

@@ -417,7 +417,8 @@ class ObservationEvent:
     """What an action brought: as the model reads it, and as data.
 
     ok: whether it brought what it was for; results: found by it, pages: read by it or tried, each with its kind;
-    sources: all that the run has read so far, with their provisional numbers.
+    sources: all that the run has read so far, with their provisional numbers. said: the same as one short line for
+    people, where the observation tells the model what to do next; "" where it can be shown as it is.
     """
 
     step: int
@@ -427,6 +428,7 @@ class ObservationEvent:
     results: tuple[SearchResult, ...] = ()
     pages: tuple[FetchedPage, ...] = ()
     sources: tuple[Source, ...] = ()
+    said: str = ""
 
 
 @dataclass(frozen=True)

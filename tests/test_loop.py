@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 import threading
 import time
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from config import load_config
+from m3.cli import Progress
 from m3.react_parser import Tool
 from m3.records import (
     Event,
@@ -23,6 +25,7 @@ from m3.records import (
 from m3.report import FinalOutput
 from m3_react_agent import run_react_loop
 from tests.scripted import DictWeb, FailingSearch, ScriptedLLM, action
+from web.backend.agent import observation_line
 
 PAGES = {
     "https://tea.example/oolong": "Oolong is a tea that is partly oxidised. Oolong comes from Fujian and Taiwan.",
@@ -136,6 +139,36 @@ def test_the_same_action_is_answered_from_memory_once_and_ends_the_loop_the_thir
     assert "You did this before" in llm.prompts[3][-1]["content"]
     assert (output.outcome, output.stop_reason) == ("partial", "no_progress")
     assert output.summary == REPORT
+
+
+@pytest.mark.parametrize(
+    ("turns", "pages", "told", "said"),
+    [
+        ((SEARCH, FETCH, FETCH), PAGES, "You did this before", "done before; the result is the same"),
+        (
+            (SEARCH, action("search", '{"query": "tea, oolong"}')), PAGES, "Read some of them",
+            "searched before as 'oolong tea'; the results are the same",
+        ),
+        ((SEARCH,), {}, "Try other words", "No results for 'oolong tea'."),
+        (
+            (SEARCH, action("fetch", '{"results": ["R1"]}'), action("fetch", '{"results": ["R2"]}')), PAGES,
+            "Use extract or finish", "1 sources have been read, which is the limit of this run.",
+        ),
+    ],
+    ids=["the same action", "the same search in other words", "nothing found", "no more sources"],
+)  # fmt: skip
+def test_what_tells_the_model_to_do_something_else_is_a_plain_line_for_people(
+    turns: Sequence[str], pages: dict[str, str], told: str, said: str
+) -> None:
+    seen: list[Event] = []
+    terminal = io.StringIO()
+    llm = ScriptedLLM(*turns, FINISH, REPORT)
+    run(llm, DictWeb(pages), env={"MAX_SOURCES": "1"} if "sources" in said else {}, on_event=seen.append)
+    assert told in llm.prompts[len(turns)][-1]["content"]  # the model is told as before
+    last = [event for event in seen if isinstance(event, ObservationEvent)][-1]
+    Progress(terminal)(last)
+    assert terminal.getvalue() == f"Observation: [{last.step}] {said}\n"
+    assert observation_line(last) == said
 
 
 def test_three_searches_in_a_row_that_find_nothing_end_the_loop_with_no_progress() -> None:

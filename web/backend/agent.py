@@ -379,7 +379,7 @@ def observation_line(event: ObservationEvent) -> str:
         return ", ".join(said)
     if event.results:
         return _count(len(event.results), "result")
-    return event.observation.strip().partition("\n")[0] or "nothing"
+    return event.said or event.observation.strip().partition("\n")[0] or "nothing"
 
 
 def _logged(event: ObservationEvent) -> str:
