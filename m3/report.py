@@ -12,7 +12,7 @@ from m3.grounding.independence import Disagreement, origins_line
 from m3.grounding.repair import Change, change_line
 from m3.grounding.tags import TAG, tag_numbers
 from m3.grounding.verifier import NOTE, GroundingReport
-from m3.records import Check, FetchedPage, LedgerEntry, Passage, Source, Step, Usage
+from m3.records import Check, FetchedPage, LedgerEntry, Passage, Source, Step, Usage, in_words
 from m3.untrusted import safe_line
 
 Outcome: TypeAlias = Literal["answered", "partial", "abstained", "failed"]
@@ -146,7 +146,10 @@ class FinalOutput:
             parts.append("## Could not be read\n\n" + "\n".join(lines))
         failures = [e for e in self.ledger if e.kind == "search" and e.status not in ("ok", "no_results")]
         if failures:
-            lines = [f"- {_inline(repr(e.target))}: {e.status} {_inline(e.detail)}".rstrip() for e in failures]
+            lines = [
+                f"- {_inline(repr(e.target))}: {in_words(e.status)}" + (f" ({_inline(e.detail)})" if e.detail else "")
+                for e in failures
+            ]
             parts.append("## Searches that failed\n\n" + "\n".join(lines))
         notes = [*self.warnings, *self.notes()]
         if notes:

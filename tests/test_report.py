@@ -119,7 +119,7 @@ def test_markdown_marks_what_failed_counts_honestly_and_ends_with_the_figures() 
     for name in ("outcome", "stop_reason", "iterations_used", "tokens_consumed", "elapsed_seconds", "llm_provider",
                  "model", "search_provider"):  # fmt: skip
         assert re.search(rf"^- {name}:", last, re.M), name
-    assert "timeout slow" in text and "answered 403" in text
+    assert "no answer in time (slow)" in text and "answered 403" in text
 
 
 def test_json_holds_each_source_with_passages_and_verdicts() -> None:

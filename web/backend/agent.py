@@ -35,6 +35,7 @@ from m3.records import (
     RunControl,
     Source,
     TextDelta,
+    in_words,
 )
 from m3.report import FinalOutput
 from m3.search import WebSearchTool
@@ -343,7 +344,7 @@ _LIMITS = {
 def _why_failed(output: FinalOutput) -> str:
     failed = [e for e in output.ledger if e.kind == "search" and e.status not in ("ok", "no_results")]
     if output.stop_reason == "search_error" and failed:
-        return f"The search failed: {failed[-1].status}: {failed[-1].detail}"
+        return f"The search failed: {in_words(failed[-1].status)}: {failed[-1].detail}"
     return output.warnings[-1] if output.warnings else "The model could not be asked."
 
 
@@ -403,7 +404,7 @@ def observation_items(event: ObservationEvent) -> list[JSON]:
 
 
 def _page_item(page: FetchedPage) -> JSON:
-    status = page.kind if page.kind == "ok" else f"{page.kind}: {page.error}"
+    status = page.kind if page.kind == "ok" else f"{in_words(page.kind)}: {page.error}"
     return {"title": shown(page.title or page.url), "url": shown(page.url, ARGUMENT), "status": shown(status)}
 
 
@@ -474,7 +475,10 @@ def done_event(output: FinalOutput) -> JSON:
         "counts_line": found["citations"]["line"],
         "warnings": [shown(warning, 1_000) for warning in [*output.warnings, *output.notes()]],
         "no_sources_used": output.from_conversation,
-        "ledger": [{key: shown(str(value), ARGUMENT) for key, value in entry.items()} for entry in found["ledger"]],
+        "ledger": [
+            {key: shown(str(value), ARGUMENT) for key, value in {**entry, "words": in_words(entry["status"])}.items()}
+            for entry in found["ledger"]
+        ],
     }
 
 

@@ -224,7 +224,7 @@ function Remarks({ result, notices, known }: { result: Result; notices: readonly
             <ul>
               {unread.map((entry, index) => (
                 <li key={index}>
-                  {entry.target}: {[entry.status, entry.detail].filter(Boolean).join(", ")}
+                  {entry.target}: {[entry.words, entry.detail].filter(Boolean).join(", ")}
                 </li>
               ))}
             </ul>
