@@ -6,7 +6,6 @@ page at /. It holds no research logic: every question is one run of `run_react_l
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
 import ipaddress
@@ -36,6 +35,7 @@ from starlette.types import ASGIApp
 
 import config
 from config import Config, ConfigError
+from m3.arguments import Parser
 from m3.logs import set_up
 from m3.untrusted import clean_characters, safe_line
 from web.backend.agent import Bench, Chat, Chats, warm_up
@@ -348,7 +348,7 @@ def is_loopback(host: str) -> bool:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Serve until a signal comes. 0; 1 where the port cannot be had; 2 for settings that cannot be used."""
-    parser = argparse.ArgumentParser(prog="python -m web.backend.main", description="The chat in the browser.")
+    parser = Parser(prog="python -m web.backend.main", description="The chat in the browser.")
     parser.add_argument("--host", metavar="ADDRESS", help="where to listen (CHAT_HOST, default 127.0.0.1)")
     parser.add_argument("--port", metavar="N", help="which port (PORT, default 8000)")
     args = parser.parse_args(argv)
