@@ -15,7 +15,7 @@ import secrets
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -30,8 +30,9 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
 from starlette.staticfiles import StaticFiles
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 import config
 from config import Config, ConfigError
@@ -45,6 +46,7 @@ from web.backend.guard import BODY_BYTES, LOOPBACK_NAMES, UPLOAD_OVERHEAD, Guard
 PAGE = config.PROGRAM_DIR / "web" / "frontend" / "dist"
 DEFAULTS = {"MAX_ITERATIONS": "8", "PORT": "8000"}  # of the chat, where the settings say nothing
 NOT_BUILT = "The chat's page is not built yet. Run `make web`, which builds and serves it (Node.js 20 or newer).\n"
+NO_FILE = "there is no file of that name"
 QUESTION_CHARACTERS = 16_000
 MESSAGES = 400
 UPLOADS_ARRIVING, UPLOADS_AT_ONCE = 16, 2  # forms taken in at a time, and files read and kept
@@ -102,12 +104,15 @@ def create_app(settings: Config | None = None, *, page: Path = PAGE) -> FastAPI:
         title="M3 research agent", version=config.VERSION, docs_url=None, redoc_url=None, openapi_url=None,
         max_body_size=uploads.max_bytes + UPLOAD_OVERHEAD,
     )  # fmt: skip
-    app.add_api_route("/health", server.health, methods=["GET"], response_model=None)
+    app.add_api_route("/health", server.health, methods=["GET", "HEAD"], response_model=None)
     app.add_api_route("/chat", server.chat, methods=["POST"], response_model=None, max_body_size=BODY_BYTES)
     app.add_api_route("/upload", server.upload, methods=["POST"], response_model=None)
-    app.add_api_route("/files", server.files, methods=["GET"], response_model=None)
+    app.add_api_route("/files", server.files, methods=["GET", "HEAD"], response_model=None)
     app.add_api_route("/files/{name}", server.delete, methods=["DELETE"], response_model=None)
     app.add_api_route("/", server.index, methods=["GET", "HEAD"], response_model=None)
+    # The page's files stand behind all else and would answer for a path whose method is not one of these.
+    for route in [route for route in app.routes if isinstance(route, Route)]:
+        app.router.routes.append(Route(route.path, WrongMethod(route.methods or (), server.has_file)))
     app.mount("/", PageFiles(directory=page, check_dir=False))
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(Exception, _unexpected)
@@ -130,11 +135,36 @@ class ChatApp(FastAPI):
         return Guard(super().build_middleware_stack(), self._rules)
 
 
+class WrongMethod:
+    """The answer to a method that a path does not know. has_file: whether the file that a path may name is there."""
+
+    def __init__(self, allowed: Iterable[str], has_file: Callable[[str], bool]) -> None:
+        self._allow = ", ".join(sorted(allowed))
+        self._has_file = has_file
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        name = scope["path_params"].get("name")
+        if name is not None and not await asyncio.to_thread(self._has_file, name):
+            raise HTTPException(404, NO_FILE)
+        raise HTTPException(405, f"this address takes {self._allow} only", {"Allow": self._allow})
+
+
 class PageFiles(StaticFiles):
     """The files of the built page. Where it is not built there are none, and that is no fault."""
 
     async def check_config(self) -> None:
         """Nothing has to be there."""
+
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        if scope["method"] in ("GET", "HEAD"):
+            return await super().get_response(path, scope)
+        try:
+            _, found = await asyncio.to_thread(self.lookup_path, path)
+        except (OSError, ValueError):  # a name that no file can have
+            found = None
+        if found is None:
+            raise HTTPException(404)
+        raise HTTPException(405, "a file of the page can only be read", {"Allow": "GET, HEAD"})
 
 
 def _as_host(address: str) -> str:
@@ -251,8 +281,11 @@ class ChatServer:
 
     async def delete(self, name: str) -> Response:
         if not await asyncio.to_thread(self.uploads.delete, name):
-            raise HTTPException(404, "there is no file of that name")
+            raise HTTPException(404, NO_FILE)
         return Response(status_code=204)
+
+    def has_file(self, name: str) -> bool:
+        return any(record.name == name for record in self.uploads.records())
 
     # --- the page
 
