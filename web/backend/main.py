@@ -430,6 +430,7 @@ def __getattr__(name: str) -> Any:
     """`app`, made when it is first asked for: `uvicorn web.backend.main:app`."""
     if name != "app":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    set_up()  # the process is the chat's
     globals()["app"] = app = create_app()
     return app
 
