@@ -173,6 +173,7 @@ class Chat:
         self._history = list(messages[:-1])
         self._feed = Feed(loop)
         self._view = View(self._put)
+        self.id = secrets.token_hex(8)
         self.control = RunControl()
         self.began = time.monotonic()
 
@@ -258,6 +259,8 @@ class View:
     _draft: DraftText = field(default_factory=lambda: DraftText())
 
     def __call__(self, event: Event) -> None:
+        if self.ended:  # what comes after the result, such as a note on remembering it, has nobody who waits for it
+            return
         if isinstance(event, ActionEvent):
             self._called(event)
         elif isinstance(event, ObservationEvent):
@@ -511,6 +514,13 @@ class Chats:
                 loop.call_soon_threadsafe(self._running.pop, chat, None)
 
         chat.start(over)
+
+    def stop(self, run: str, client: str) -> bool:
+        """End a run of that client with what it has; False where it has none of that name."""
+        chat = next((chat for chat, owner in self._running.items() if chat.id == run and owner == client), None)
+        if chat is not None:
+            chat.stop("stopped by the reader")
+        return chat is not None
 
     def __len__(self) -> int:
         return len(self._running)

@@ -1,7 +1,8 @@
 """The chat's server: `python -m web.backend.main [--host H] [--port N]`.
 
-Routes: GET /health, POST /chat (server-sent events), POST /upload, GET /files, DELETE /files/{name}, and the built
-page at /. It holds no research logic: every question is one run of `run_react_loop`.
+Routes: GET /health, POST /chat (server-sent events), DELETE /chat/{run} (stop it), POST /upload, GET /files,
+DELETE /files/{name}, and the built page at /. It holds no research logic: every question is one run of
+`run_react_loop`.
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ from web.backend.guard import BODY_BYTES, LOOPBACK_NAMES, UPLOAD_OVERHEAD, Guard
 PAGE = config.PROGRAM_DIR / "web" / "frontend" / "dist"
 DEFAULTS = {"MAX_ITERATIONS": "8", "PORT": "8000"}  # of the chat, where the settings say nothing
 NOT_BUILT = "The chat's page is not built yet. Run `make web`, which builds and serves it (Node.js 20 or newer).\n"
+RUN_HEADER = "X-Run"  # names the run of a stream, for DELETE /chat/{run}
 NO_FILE = "there is no file of that name"
 QUESTION_CHARACTERS = 16_000
 MESSAGES = 400
@@ -106,6 +108,7 @@ def create_app(settings: Config | None = None, *, page: Path = PAGE) -> FastAPI:
     )  # fmt: skip
     app.add_api_route("/health", server.health, methods=["GET", "HEAD"], response_model=None)
     app.add_api_route("/chat", server.chat, methods=["POST"], response_model=None, max_body_size=BODY_BYTES)
+    app.add_api_route("/chat/{run}", server.stop, methods=["DELETE"], response_model=None)
     app.add_api_route("/upload", server.upload, methods=["POST"], response_model=None)
     app.add_api_route("/files", server.files, methods=["GET", "HEAD"], response_model=None)
     app.add_api_route("/files/{name}", server.delete, methods=["DELETE"], response_model=None)
@@ -119,6 +122,7 @@ def create_app(settings: Config | None = None, *, page: Path = PAGE) -> FastAPI:
     app.add_middleware(
         CORSMiddleware, allow_origins=sorted(origins), allow_credentials=True,
         allow_methods=["GET", "POST", "DELETE"], allow_headers=["authorization", "content-type"],
+        expose_headers=[RUN_HEADER],
     )  # fmt: skip
     app.state.server = server
     return app
@@ -238,9 +242,16 @@ class ChatServer:
             chat.stop("disconnect")
 
         return EventSourceResponse(
-            _framed(chat, leaving), ping=PING_SECONDS, sep="\n", send_timeout=SEND_SECONDS,
-            client_close_handler_callable=gone, shutdown_event=leaving, shutdown_grace_period=ENDING_SECONDS,
+            _framed(chat, leaving), headers={RUN_HEADER: chat.id}, ping=PING_SECONDS, sep="\n",
+            send_timeout=SEND_SECONDS, client_close_handler_callable=gone, shutdown_event=leaving,
+            shutdown_grace_period=ENDING_SECONDS,
         )  # fmt: skip
+
+    async def stop(self, request: Request, run: str) -> Response:
+        """Ask a run of this session to end with what it has. Its stream goes on to the checked partial report."""
+        if not self.chats.stop(run, request.state.session):
+            raise HTTPException(404, "that question is not being answered")
+        return Response(status_code=204)
 
     # --- files
 
