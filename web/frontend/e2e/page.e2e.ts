@@ -462,6 +462,38 @@ describe("what is kept", () => {
     expect(await page.locator(".turn").count()).toBe(2);
   });
 
+  test("each tab keeps its own conversation, and a new one begins where the last one is", async () => {
+    const page = await open();
+    await answered(page);
+    const stored = () => page.evaluate(() => Object.values(localStorage).join());
+    await expect.poll(stored).toContain('"status":"done"');
+    const second = await page.context().newPage();
+    await second.goto(server.url);
+    const questions = (tab: Page) => tab.locator(".question").allInnerTexts();
+    const asked = async (tab: Page, question: string) => {
+      const play = await ask(tab, question);
+      play.send({ ...DONE, summary: `About ${question}` });
+      play.end();
+      await tab.getByText(`About ${question}`).waitFor();
+      await expect.poll(stored).toContain(`About ${question}`);
+    };
+    expect(await questions(second)).toEqual([ENGLISH_QUESTION]);
+    await asked(second, "Second?");
+    await asked(page, "First?");
+    await asked(second, "Again?");
+    for (const tab of [page, second, page]) await tab.reload();
+    expect(await questions(page)).toEqual([ENGLISH_QUESTION, "First?"]);
+    expect(await questions(second)).toEqual([ENGLISH_QUESTION, "Second?", "Again?"]);
+    const third = await page.context().newPage();
+    await third.goto(server.url);
+    expect(await questions(third)).toHaveLength(3);
+    await page.getByRole("button", { name: "New conversation" }).click();
+    await page.reload();
+    await page.getByRole("heading", { name: "What would you like to know?" }).waitFor();
+    await second.reload();
+    expect(await questions(second)).toEqual([ENGLISH_QUESTION, "Second?", "Again?"]);
+  });
+
   test("a very long question has a short heading and can be read whole", async () => {
     const page = await open();
     const question = "And what is said about this part of it? ".repeat(120).trim();

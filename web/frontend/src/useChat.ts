@@ -4,7 +4,7 @@ import { ask, RequestError, stopRun } from "./api";
 import type { ChatEvent } from "./contract";
 import { applyEvent, BROKEN, closed, type Message, messagesFor, newTurn, type Status, STOPPING, type Turn } from "./run";
 import { SilentStreamError } from "./sse";
-import { loadTurns, saveTurns } from "./storage";
+import { randomId, Shelf } from "./storage";
 
 /**
  * Events are gathered this many milliseconds before the page is drawn anew, since a stream may bring hundreds a second.
@@ -60,7 +60,7 @@ interface Going {
 
 /** The conversation and the one run that may be going on in it. `onUnauthorized`: the server wants another token. */
 export function useChat(onUnauthorized: () => void): Chat {
-  const [turns, dispatch] = useReducer(reduce, undefined, () => loadTurns());
+  const [turns, dispatch] = useReducer(reduce, undefined, () => tabsShelf().load());
   const run = useRef<Going | null>(null);
   const [stopping, setStopping] = useState(false);
   const running = turns.some((turn) => turn.status === "running");
@@ -168,15 +168,22 @@ function gatherer(send: (events: readonly ChatEvent[]) => void): {
   };
 }
 
+let shelf: Shelf | undefined;
+
+/** Where this tab keeps its conversation; one for the whole life of the page, since its name is taken when it is made. */
+const tabsShelf = (): Shelf => (shelf ??= new Shelf());
+
 /** Keep the stored conversation up to date: twice a second while it changes, and when the page is left. */
 function useSaved(turns: readonly Turn[]): void {
   const loaded = useRef(turns);
+  const latest = useRef(turns);
+  latest.current = turns;
   const unsaved = useRef<readonly Turn[] | null>(null);
   const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
   const save = useCallback(() => {
     clearTimeout(timer.current);
     timer.current = undefined;
-    if (unsaved.current) saveTurns(unsaved.current);
+    if (unsaved.current) tabsShelf().save(unsaved.current);
     unsaved.current = null;
   }, []);
   useEffect(() => {
@@ -186,16 +193,18 @@ function useSaved(turns: readonly Turn[]): void {
     timer.current ??= setTimeout(save, SAVE_EVERY);
   }, [turns, save]);
   useEffect(() => {
-    window.addEventListener("pagehide", save);
+    const leave = (): void => {
+      save();
+      tabsShelf().leave(latest.current);
+    };
+    const back = (): void => tabsShelf().comeBack();
+    window.addEventListener("pagehide", leave);
+    window.addEventListener("pageshow", back);
     document.addEventListener("visibilitychange", save);
     return () => {
-      window.removeEventListener("pagehide", save);
+      window.removeEventListener("pagehide", leave);
+      window.removeEventListener("pageshow", back);
       document.removeEventListener("visibilitychange", save);
     };
   }, [save]);
-}
-
-/** `crypto.randomUUID` exists in secure contexts only, which a LAN address over HTTP is not. */
-function randomId(): string {
-  return Array.from(crypto.getRandomValues(new Uint8Array(8)), (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
