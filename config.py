@@ -419,16 +419,27 @@ def load_config(
 
 def _environment() -> tuple[dict[str, str], tuple[str, ...]]:
     """The variables of the process and of `.env`, and what is doubtful in that file."""
-    for folder in (Path.cwd(), PROGRAM_DIR):
+    doubts: tuple[str, ...] = ()
+    for folder, where in {Path.cwd(): "in the working folder", PROGRAM_DIR: "beside the program"}.items():
         path = folder / ".env"
-        if os.path.isfile(path) and os.access(path, os.R_OK):
+        if not os.path.lexists(path) or os.path.isfile(path / "pyvenv.cfg"):  # some name a virtual environment so
+            continue
+        try:
+            if not path.is_file():
+                raise OSError(0, "it is a folder" if path.is_dir() else "it is no file")
             written = _dotenv(path)
-            return {**written, **_set_in_process()}, _misspelt(written)
-    return _set_in_process(), ()
+        except OSError as problem:
+            # Not the whole path: visitors of the chat read this too.
+            doubt = f"The .env {where} cannot be read ({problem.strerror}), so none of its settings is in force"
+            doubts = (*doubts, f"{doubt}: make it a file that you may read, or remove it.")
+            continue
+        return {**written, **_set_in_process()}, (*doubts, *_misspelt(written))
+    return _set_in_process(), doubts
 
 
 def _dotenv(path: Path) -> dict[str, str]:
-    """The settings in a `.env`. Raises ConfigError for a line that would be passed over, a key among them perhaps."""
+    """The settings in a `.env`. Raises OSError where it cannot be read, and ConfigError for a line that would be passed
+    over, a key among them perhaps."""
     from io import StringIO
 
     from dotenv import dotenv_values

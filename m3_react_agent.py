@@ -77,6 +77,7 @@ UNREADABLE_TURNS = 3  # in a row end the loop
 REPEATS = 3  # the same action this often ends the loop
 FAILED_SEARCHES = 3  # in a row, without an engine that answered, end the loop
 EMPTY_SEARCHES = 3  # in a row, with nothing read between them, end the loop
+REPEATED = "done before; the result is the same"  # what people read of an action that was not carried out again
 ACTION_FAILED = "The action failed"  # how the observation of a tool that raised begins
 SHRINKS = 3  # times that one turn's prompt is condensed because it cannot run at the provider
 
@@ -401,7 +402,8 @@ def act_and_observe_phase(state: RunState, run: Run) -> RunState:
     if times + 1 >= REPEATS:
         state.stop_reason = "no_progress"
         return state
-    if observation:
+    repeated = bool(observation)
+    if repeated:
         state.observed[key] = (times + 1, observation)
         observation = f"You did this before; the result is the same. Do something else or finish.\n{observation}"
     else:
@@ -412,7 +414,7 @@ def act_and_observe_phase(state: RunState, run: Run) -> RunState:
     answer = observation_prompt(observation, run.fence, state.query, _budget_line(state, run))
     state.memory.add(canonical_turn(step), answer)
     state.steps.append(_step(state, run, step, observation))
-    run.emit(_observed(state, step.tool, observation, anew=not times))
+    run.emit(_observed(state, step.tool, observation, repeated=repeated))
     if state.failed_searches >= FAILED_SEARCHES and not state.tools.tracker.sources:
         state.stop_reason = "search_error"
     elif state.tools.empty_searches >= EMPTY_SEARCHES:
@@ -420,11 +422,14 @@ def act_and_observe_phase(state: RunState, run: Run) -> RunState:
     return state
 
 
-def _observed(state: RunState, tool: str, observation: str, *, anew: bool) -> ObservationEvent:
-    """What an action brought, for those who watch. anew: the tool ran, and what it left behind is of this action."""
+def _observed(state: RunState, tool: str, observation: str, *, repeated: bool) -> ObservationEvent:
+    """What an action brought, for those who watch. repeated: no tool ran, what it left is of another action."""
     tools = state.tools
     event = ObservationEvent(state.iterations, tool, observation, sources=tuple(tools.tracker.sources))
-    return replace(event, ok=tools.last_ok, results=tools.last_results, pages=tools.last_pages) if anew else event
+    if repeated:
+        return replace(event, said=REPEATED)
+    found, pages = tools.last_results, tools.last_pages
+    return replace(event, ok=tools.last_ok, results=found, pages=pages, said=tools.last_said)
 
 
 def _step(state: RunState, run: Run, step: ParsedStep, observation: str) -> Step:

@@ -101,6 +101,7 @@ class ToolSuite:
     last_results: tuple[SearchResult, ...] = ()  # what the last action brought, as data
     last_pages: tuple[FetchedPage, ...] = ()
     last_ok: bool = True
+    last_said: str = ""  # what it brought in a line for people, where the observation speaks to the model
 
     def __post_init__(self) -> None:
         self.provenance.add_question(self.question)
@@ -108,7 +109,7 @@ class ToolSuite:
 
     def run(self, name: str, args: Mapping[str, Any], control: RunControl) -> str:
         """The observation of one action. Faults of the outside become observations; nothing is raised."""
-        self.last_results, self.last_pages, self.last_ok = (), (), True
+        self.last_results, self.last_pages, self.last_ok, self.last_said = (), (), True, ""
         tool = next((t for t in self.tools if t.name == name), None)
         handler = tool.handler if tool is not None else None
         if handler is not None and tool is not None and tool.composed:
@@ -144,6 +145,7 @@ class ToolSuite:
         if key in self.searched:
             self.empty_searches += key in self.found_nothing
             earlier, observation = self.searched[key]
+            self.last_said = f"searched before as {earlier!r}; the results are the same"
             return (
                 f"This asks the same as your earlier search {earlier!r}; its results were:\n{observation}\n"
                 "Read some of them, or search for another side of the question."
@@ -183,17 +185,17 @@ class ToolSuite:
     def _search_observation(self, query: str, outcome: SearchOutcome) -> str:
         several = len({result.engine for result in outcome.results}) > 1
         lines = [self._result_line(result, name_engine=several) for result in outcome.results]
-        if not lines:
-            lines = [
-                f"No results for {foreign_line(query, 120)!r}. Try other words, fewer of them, or another side of the"
-                " question."
-            ]
+        notes = []
         if outcome.detail:
-            lines.append(f"(Note: {foreign_line(outcome.detail, 300)})")
+            notes.append(f"(Note: {foreign_line(outcome.detail, 300)})")
         if outcome.failures:
             failed = "; ".join(f"{f.engine}: {f.status}" for f in outcome.failures)
-            lines.append(f"(Not everything could be searched: {foreign_line(failed, 200)})")
-        return "\n".join(lines)
+            notes.append(f"(Not everything could be searched: {foreign_line(failed, 200)})")
+        if not lines:
+            nothing = f"No results for {foreign_line(query, 120)!r}."
+            self.last_said = " ".join([nothing, *notes])
+            lines = [f"{nothing} Try other words, fewer of them, or another side of the question."]
+        return "\n".join([*lines, *notes])
 
     def _result_line(self, result: SearchResult, *, name_engine: bool) -> str:
         key = canonical_key(result.url)
@@ -213,7 +215,9 @@ class ToolSuite:
         parts = [f"{name}: there is no such result; results are R1 to R{len(self.results)}." for name in faults]
         room = PAGES_PER_ACTION if self.max_sources is None else self.max_sources - len(self.tracker.sources)
         if room <= 0:
-            return f"{self.max_sources} sources have been read, which is the limit of this run. Use extract or finish."
+            limit = f"{self.max_sources} sources have been read, which is the limit of this run."
+            self.last_said = limit
+            return f"{limit} Use extract or finish."
         most = min(PAGES_PER_ACTION, room)
         for fetched in self._pages(urls[:most], control):
             source = self._registered(fetched)

@@ -108,11 +108,13 @@ def call_api(
     """
     import requests
 
+    from m3.private_session import private_session
+
     allowed = control.timeout(seconds)
     part = control.within(allowed)
 
     def work() -> ApiReply:
-        with requests.request(
+        with private_session() as session, session.request(
             method, url, params=params, json=body, headers=dict(headers), timeout=max(0.05, allowed),
             stream=True, allow_redirects=False,
         ) as reply:  # fmt: skip

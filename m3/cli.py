@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 import config
 from config import Config, ConfigError
+from m3.arguments import USAGE_ERROR, Parser
 from m3.files import is_special, why_not_writable, write_atomic
 from m3.logs import set_up as set_up_logging
 from m3.records import (
@@ -38,12 +39,9 @@ if TYPE_CHECKING:
     from m3.report import FinalOutput
     from m3.sessions import StoreResult
 
-USAGE_ERROR = 2
 OUT_DIR, JOBS = "runs", 4  # of --queries, where they are not given
-FILE_OPTIONS = (
-    "trace_out", "summary_out", "report_out", "bibtex", "csl", "resume", "replay", "verify", "show", "queries",
-    "out_dir",
-)  # fmt: skip
+WRITTEN = ("trace_out", "summary_out", "report_out", "bibtex", "csl")  # options that name a file to write
+FILE_OPTIONS = (*WRITTEN, "resume", "replay", "verify", "show", "queries", "out_dir")
 EXIT_HELP = """exit codes: 0 answered, 3 partial (a limit or a fault ended it), 4 nothing supports an answer,
 1 failed with nothing read, 2 wrong arguments or settings or a file that could not be written,
 130/143/129 ended by SIGINT/SIGTERM/SIGHUP (a second SIGINT ends at once).
@@ -151,8 +149,13 @@ def _main(
 ) -> int:
     args = build_parser().parse_args(argv)
     for option in FILE_OPTIONS:
-        if getattr(args, option) == "":
-            raise ConfigError(f"--{option.replace('_', '-')} is empty; give a value or leave it out")
+        flag, given = f"--{option.replace('_', '-')}", getattr(args, option)
+        if given == "":
+            raise ConfigError(f"{flag} is empty; give a value or leave it out")
+        if given == "-" and option in (*WRITTEN, "out_dir"):
+            raise ConfigError(
+                f"{flag} cannot go to standard output, where the report goes; name a file (./- for one named -)"
+            )
     if args.show:
         from m3.trace import show
 
@@ -267,7 +270,7 @@ class NoMemory:
 
 def _check_outputs(args: argparse.Namespace) -> None:
     seen: dict[str, str] = {}
-    for option in ("trace_out", "summary_out", "report_out", "bibtex", "csl"):
+    for option in WRITTEN:
         path, flag = getattr(args, option), f"--{option.replace('_', '-')}"
         if not path:
             continue
@@ -279,15 +282,8 @@ def _check_outputs(args: argparse.Namespace) -> None:
             raise ConfigError(f"{other} and {flag} both name {path}; give each its own file")
 
 
-class _Parser(argparse.ArgumentParser):
-    """An argument parser whose faults are one line, as all others are."""
-
-    def error(self, message: str) -> NoReturn:
-        self.exit(USAGE_ERROR, f"error: {config.redact(safe_line(message, 600))}; --help lists the options\n")
-
-
 def build_parser() -> argparse.ArgumentParser:
-    parser = _Parser(
+    parser = Parser(
         prog="m3_react_agent.py",
         description="Research a question; get a short report in which every cited sentence can be checked.",
         epilog=EXIT_HELP,
@@ -474,7 +470,7 @@ class Progress:
         elif isinstance(event, ActionEvent):
             self._line("Action", f"[{event.step}] {event.tool} {json.dumps(dict(event.args), ensure_ascii=False)}")
         elif isinstance(event, ObservationEvent):
-            self._line("Observation", f"[{event.step}] {event.observation}")
+            self._line("Observation", f"[{event.step}] {event.said or event.observation}")
         elif isinstance(event, NoticeEvent):
             self._line("note", event.message)
         elif isinstance(event, LimitEvent):

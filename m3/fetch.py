@@ -272,8 +272,10 @@ class PageFetchTool:
         """The text that Tavily has for a URL, or "". Its address comes from the settings, so it needs no guard."""
         import requests
 
+        from m3.private_session import private_session
+
         try:
-            with requests.Session() as session:
+            with private_session() as session:
                 session.trust_env = False
                 reply = session.post(
                     self._tavily_url,

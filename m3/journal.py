@@ -24,6 +24,7 @@ from m3.records import DivergedError, LLMError, Message, RunControl, TraceError,
 from m3.worker import DeadlineReached, guarded
 
 SCHEMA_VERSION = 1
+NOT_REMEMBERED = "This run was not remembered"  # how the note on a save that failed begins
 T = TypeVar("T")
 
 
@@ -61,10 +62,17 @@ class Journal:
     effects: list[Effect] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)  # of writing; the run goes on without its journal
     history: Sequence[Message] = ()  # earlier turns of the conversation that the recorded run was part of
+    remembered: bool = False  # the recorded run ended and lies in long-term memory
 
     def __post_init__(self) -> None:
         self._file: int | None = None
         self._header: dict[str, Any] | None = None
+        self._asked = False  # something that was not recorded
+
+    @property
+    def adds_nothing(self) -> bool:
+        """True when the run is one that is remembered already: all it asked for was answered from the record."""
+        return self.remembered and not self._asked
 
     @property
     def replaying(self) -> bool:
@@ -115,6 +123,7 @@ class Journal:
             raise DivergedError(
                 f"record {len(self.effects) + 1}: the run asks for {_name(kind, request)}; the record ends here"
             )
+        self._asked = True
         started = time.monotonic()
         number = len(self.effects) + 1
         try:
@@ -249,10 +258,23 @@ def resumed(path: str | Path, query: str) -> Journal:
     header, effects = read_journal(path)
     if header["query"] != query:
         raise TraceError(f"{path} is the trace of another question: {str(header['query'])[:80]!r}")
-    return Journal(recorded=deque(effects), history=history_of(header))
+    return journal_of(header, effects)
 
 
-def history_of(header: dict[str, Any]) -> list[Message]:
+def journal_of(header: Mapping[str, Any], effects: Sequence[Effect]) -> Journal:
+    """A journal that goes on from a record. Raises TraceError."""
+    return Journal(recorded=deque(effects), history=history_of(header), remembered=_is_remembered(header))
+
+
+def _is_remembered(header: Mapping[str, Any]) -> bool:
+    """Whether a record is of a run that was stored when it ended: a trace is written after that, a journal before."""
+    result, settings = header.get("result"), header.get("settings")
+    if not isinstance(result, dict) or (isinstance(settings, dict) and settings.get("MEMORY_BACKEND") == "none"):
+        return False
+    return not any(str(warning).startswith(NOT_REMEMBERED) for warning in result.get("warnings") or ())
+
+
+def history_of(header: Mapping[str, Any]) -> list[Message]:
     """The earlier turns that stand in a trace's header. Raises TraceError."""
     try:
         return from_plain(_History, {"turns": header.get("history", [])}).turns

@@ -33,8 +33,9 @@ class _Stderr(logging.StreamHandler[TextIO]):
 def set_up() -> None:
     """Give the root logger one handler with `SafeFormatter`; libraries that print addresses stay at warnings.
 
-    A filter on a logger would miss its children's records, so the form is the handler's. Called by the command line;
-    a program that imports this one has its own handlers and may give them `SafeFormatter`.
+    A filter on a logger would miss its children's records, so the form is the handler's. Called by the command line and
+    the chat; a program that imports this one has its own handlers and may give them `SafeFormatter`. Calls that carry a
+    key are safe there too (m3/private_session.py).
     """
     root = logging.getLogger()
     if not any(isinstance(handler, _Stderr) for handler in root.handlers):
@@ -43,7 +44,7 @@ def set_up() -> None:
         handler.setLevel(logging.WARNING)
         root.addHandler(handler)
     loaded = sys.modules.get("http.client")
-    if loaded is not None:  # prints requests with their keys to standard output where somebody turned that on
+    if loaded is not None:  # prints requests to standard output where somebody turned that on
         loaded.HTTPConnection.debuglevel = 0
     for name in ("urllib3", "requests", "http.client", "httpx", "pdfminer"):
         logging.getLogger(name).setLevel(logging.WARNING)

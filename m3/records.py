@@ -259,6 +259,31 @@ SearchStatus: TypeAlias = Literal[
     "ok", "no_results", "throttled", "quota", "auth", "blocked", "unavailable", "timeout", "bad_query"
 ]
 
+# Each outcome of a fetch or a search as people read it.
+STATUS_WORDS: Mapping[str, str] = {
+    "ok": "ok",
+    "empty": "no text",
+    "js_required": "needs JavaScript",
+    "blocked": "access denied",
+    "not_found": "not found",
+    "too_large": "too large",
+    "unsupported_type": "not a file that can be read",
+    "timeout": "no answer in time",
+    "network": "connection failed",
+    "refused": "not allowed here",
+    "no_results": "no results",
+    "throttled": "too many requests",
+    "quota": "quota used up",
+    "auth": "key not accepted",
+    "unavailable": "not available",
+    "bad_query": "query not accepted",
+}
+
+
+def in_words(status: str) -> str:
+    """A status for people. A caller's own search or fetcher may bring one that is not in the table."""
+    return STATUS_WORDS.get(status, status.replace("_", " "))
+
 
 @dataclass(frozen=True)
 class SearchResult:
@@ -417,7 +442,8 @@ class ObservationEvent:
     """What an action brought: as the model reads it, and as data.
 
     ok: whether it brought what it was for; results: found by it, pages: read by it or tried, each with its kind;
-    sources: all that the run has read so far, with their provisional numbers.
+    sources: all that the run has read so far, with their provisional numbers. said: the same as one short line for
+    people, where the observation tells the model what to do next; "" where it can be shown as it is.
     """
 
     step: int
@@ -427,6 +453,7 @@ class ObservationEvent:
     results: tuple[SearchResult, ...] = ()
     pages: tuple[FetchedPage, ...] = ()
     sources: tuple[Source, ...] = ()
+    said: str = ""
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from m3.grounding.independence import Disagreement, origins_line
 from m3.grounding.repair import Change, change_line
 from m3.grounding.tags import TAG, tag_numbers
 from m3.grounding.verifier import NOTE, GroundingReport
-from m3.records import Check, FetchedPage, LedgerEntry, Passage, Source, Step, Usage
+from m3.records import Check, FetchedPage, LedgerEntry, Passage, Source, Step, Usage, in_words
 from m3.untrusted import safe_line
 
 Outcome: TypeAlias = Literal["answered", "partial", "abstained", "failed"]
@@ -20,6 +20,7 @@ NO_SOURCES_USED = "no sources used"  # the warning of an answer from the convers
 FROM_CONVERSATION = "from the conversation, no source checked"  # what stands there instead of counts of citations
 EXIT_CODES: dict[Outcome, int] = {"answered": 0, "partial": 3, "abstained": 4, "failed": 1}
 QUOTE_CHARACTERS = 300  # of a passage that are printed
+HEADING_CHARACTERS = 200  # of a question that stand in a heading; a longer one follows it whole
 _PROBLEMS = ("not_found", "partly", "unchecked", "uncited")  # in the order in which they are listed
 VERDICT_WORDS = {
     "matched": "matched to a passage",
@@ -134,7 +135,9 @@ class FinalOutput:
 
     def to_markdown(self) -> str:
         """The report as a person reads it: summary, sources, checks, what could not be read, figures last."""
-        parts = [f"# {_inline(self.query)}", self._header(), self.marked_summary(), self._citations_line()]
+        heading, whole = heading_of(self.query)
+        parts = [f"# {_inline(heading)}", f"**Question:** {_inline(whole, len(whole))}" if whole else ""]
+        parts += [self._header(), self.marked_summary(), self._citations_line()]
         if self.sources:
             parts.append("## Sources\n\n" + "\n".join(self._source_lines(source) for source in self.sources))
         parts += [self._problems(), self._disagreements()]
@@ -143,7 +146,10 @@ class FinalOutput:
             parts.append("## Could not be read\n\n" + "\n".join(lines))
         failures = [e for e in self.ledger if e.kind == "search" and e.status not in ("ok", "no_results")]
         if failures:
-            lines = [f"- {_inline(repr(e.target))}: {e.status} {_inline(e.detail)}".rstrip() for e in failures]
+            lines = [
+                f"- {_inline(repr(e.target))}: {in_words(e.status)}" + (f" ({_inline(e.detail)})" if e.detail else "")
+                for e in failures
+            ]
             parts.append("## Searches that failed\n\n" + "\n".join(lines))
         notes = [*self.warnings, *self.notes()]
         if notes:
@@ -239,6 +245,18 @@ class FinalOutput:
                 quote = _inline(figure.quote, 200)
                 lines.append(f"  - Source {figure.source} ({date}): **{_inline(figure.value)}**: “{quote}”")
         return "## Sources give different figures\n\n" + "\n".join(lines) if lines else ""
+
+
+def heading_of(question: str) -> tuple[str, str]:
+    """A question as one line for a heading, and the whole of it on one line where the heading holds only its beginning.
+
+    Both without control characters and secrets; the second is "" for a question that fits.
+    """
+    line = safe_line(question, 2 * len(question) + HEADING_CHARACTERS)  # what replaces a secret may be longer than it
+    if len(line) <= HEADING_CHARACTERS:
+        return line, ""
+    cut = line.rfind(" ", HEADING_CHARACTERS // 2, HEADING_CHARACTERS)
+    return line[: cut if cut > 0 else HEADING_CHARACTERS - 1].rstrip(" ,;:") + "…", line
 
 
 def _shown_passages(checks: Iterable[Check]) -> list[Passage]:

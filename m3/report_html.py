@@ -19,7 +19,7 @@ from m3.grounding.language import content_words
 from m3.grounding.tags import TAG, tag_numbers
 from m3.grounding.verifier import NOTE, Statement
 from m3.records import Check, Passage, Source
-from m3.report import VERDICT_WORDS, FinalOutput
+from m3.report import VERDICT_WORDS, FinalOutput, heading_of
 from m3.untrusted import LONGEST_SECRET, safe_line
 
 CONTEXT = 280  # characters of stored text shown before and after a passage
@@ -50,7 +50,7 @@ def to_html(output: FinalOutput) -> str:
         "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline';"
         " base-uri 'none'; form-action 'none'\">\n"
         '<meta name="referrer" content="no-referrer">\n<meta name="color-scheme" content="light dark">\n'
-        f"<title>{_text(output.query, 200)}</title>\n<style>\n{style}</style>\n</head>\n"
+        f"<title>{_text(heading_of(output.query)[0])}</title>\n<style>\n{style}</style>\n</head>\n"
         f'<body id="top">\n{body}\n</body>\n</html>\n'
     )
 
@@ -73,8 +73,10 @@ def _head(output: FinalOutput) -> str:
         if output.llm_provider == "mock"
         else ""
     )
+    heading, whole = heading_of(output.query)
+    question = f'<p class="question">{_text(whole, len(whole))}</p>' if whole else ""
     return (
-        f"<header><h1>{_text(output.query)}</h1>"
+        f"<header><h1>{_text(heading)}</h1>{question}"
         f'<p class="outcome"><strong>{output.outcome}</strong> ({_text(output.stop_reason)}).'
         f" The question was sent to: {_text(asked)}.</p>{mock}</header>"
     )

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from m3.codec import from_plain, to_plain
+from m3.journal import NOT_REMEMBERED
 from m3.records import LLMError, NoticeEvent, RunControl
 from m3.sessions import PastResearch
 from m3.untrusted import safe_line
@@ -57,10 +58,13 @@ class _Recalled:
 
 
 def remember(output: FinalOutput, store: Store, run: Run) -> FinalOutput:
-    """Store a finished run, once its answer has been shown; a failed save becomes a note of the report."""
+    """Store a finished run, once its answer has been shown; a failed save becomes a note of the report.
+
+    A run that was only played again from its finished trace is not stored a second time.
+    """
     from m3.report import NO_SOURCES_USED  # with the whole checker: not before the model is asked
 
-    if output.outcome == "failed" or NO_SOURCES_USED in output.warnings:
+    if run.journal.adds_nothing or output.outcome == "failed" or NO_SOURCES_USED in output.warnings:
         return output
     try:
         result = guarded(lambda: store.store_research(output, control=run.control), run.control)
@@ -71,7 +75,7 @@ def remember(output: FinalOutput, store: Store, run: Run) -> FinalOutput:
         problem = f"{type(fault).__name__}: {fault}"
     if not problem:
         return output
-    note = f"This run was not remembered: {safe_line(problem)}."
+    note = f"{NOT_REMEMBERED}: {safe_line(problem)}."
     run.emit(NoticeEvent(note))
     return replace(output, warnings=(*output.warnings, note))
 

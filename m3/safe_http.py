@@ -334,6 +334,7 @@ class _Fetch:
                 raw.close()
                 raise
         connection = http.client.HTTPConnection(target.host, target.port)
+        connection.set_debuglevel(0)  # whatever the process has: it would print the proxy's key
         connection.response_class = _Response
         connection.auto_open = 0
         connection.sock = sock

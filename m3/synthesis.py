@@ -13,7 +13,7 @@ from m3.grounding import Closing, GroundingReport, Patience, rank_passages, rend
 from m3.grounding.independence import Disagreement, disagreements, origins
 from m3.grounding.repair import Change, Item, apply_answers, correct_tags, items_to_mend, remove_unsupported
 from m3.prompts import conversation_messages, repair_messages, synthesis_messages
-from m3.records import LLMError, Message, NoticeEvent, Passage, Source
+from m3.records import LLMError, Message, NoticeEvent, Passage, Source, in_words
 from m3.reply_text import visible_text
 from m3.report import NO_SOURCES_USED, FinalOutput, Outcome
 from m3.run_state import Checked
@@ -285,5 +285,5 @@ def _without_claims(state: RunState, grounding: GroundingReport) -> str:
     if drafted:
         what = "The one statement that was drafted is" if drafted == 1 else f"All {drafted} drafted statements are"
         text += f" {what} withheld, since no cited page bears {'it' if drafted == 1 else 'one of them'} out."
-    tried = [f"- {e.kind} {e.target!r}: {e.status}" for e in state.tools.ledger]
+    tried = [f"- {e.kind} {e.target!r}: {in_words(e.status)}" for e in state.tools.ledger]
     return "\n".join([text, *(["", "Tried:", *tried] if tried else [])])

@@ -22,7 +22,7 @@ from typing import Any
 import config
 from config import Config
 from m3.codec import CodecError, from_plain
-from m3.journal import SCHEMA_VERSION, Effect, Journal, history_of, read_journal
+from m3.journal import SCHEMA_VERSION, Effect, Journal, history_of, journal_of, read_journal
 from m3.records import Completion, Message, Page, RunControl, SearchOutcome, TraceError
 from m3.report import FinalOutput
 from m3.untrusted import safe_line
@@ -72,7 +72,7 @@ def trace_json(header: dict[str, Any], journal: Journal, output: FinalOutput) ->
 def resume_of(path: str | Path) -> tuple[dict[str, Any], Journal]:
     """The header of a trace and a journal that goes on from it. Raises TraceError."""
     header, effects = read_journal(path)
-    return header, Journal(recorded=deque(effects), history=history_of(header))
+    return header, journal_of(header, effects)
 
 
 def other_services(header: Mapping[str, Any], settings: Config) -> list[str]:

@@ -86,9 +86,9 @@ class UpstashRest:
     ) -> None:
         self.url = _unquoted(url).rstrip("/")
         self._token = _unquoted(token)
-        import requests  # here and not in the first request, whose seconds are counted
+        from m3.private_session import private_session  # here and not in a request, whose seconds are counted
 
-        self._session, self._clock = session or requests.Session(), clock
+        self._session, self._clock = session or private_session(), clock
         self._sync_token = ""
         self._off = ""  # why nothing is asked any more in this process
         self._read_only = ""  # why nothing is written any more

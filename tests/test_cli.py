@@ -13,7 +13,10 @@ from pathlib import Path
 
 import pytest
 
+from m3.cli import build_parser
+
 ROOT = Path(__file__).parent.parent
+WRITING = ("--trace-out", "--summary-out", "--report-out", "--bibtex", "--csl", "--out-dir")
 QUESTION = "Compare Raptor RAG vs HyDE"
 
 
@@ -207,6 +210,12 @@ def test_a_link_is_followed_and_stays_a_link(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "args, words",
     [
+        (("--query", "a", "--query", "b"), "--query is given twice"),
+        (("x", "--provider", "mock", "--provider", "groq"), "--provider is given twice"),
+        (("x", "--jobs", "2", "--jobs=3"), "--jobs is given twice"),
+        (("x", "--csl", "a", "--csl", "b"), "--csl is given twice"),
+        (("--memory", "list", "--memory", "stats"), "--memory is given twice"),
+        *(((option, "-", "x"), f"{option} cannot go to standard output") for option in WRITING),
         (("--foo", "x"), "unrecognized arguments: --foo"),
         (("--memory",), "--memory: expected at least one argument"),
         (("--trace-out", "", "x"), "--trace-out is empty"),
@@ -218,6 +227,25 @@ def test_a_wrong_option_is_one_line_that_names_it(args: tuple[str, ...], words: 
     done = run(*args, cwd=tmp_path)
     assert done.returncode == 2 and words in done.stderr
     assert len(done.stderr.splitlines()) == 1 and done.stderr.startswith("error: ") and not done.stdout
+    assert not (tmp_path / "-").exists()
+
+
+@pytest.mark.parametrize("option", [*WRITING, "--query", "--max-tokens", "--model", "--docs", "--resume", "--queries"])
+def test_an_option_that_takes_one_value_refuses_a_second_one(option: str, capsys: pytest.CaptureFixture[str]) -> None:
+    parser = build_parser()
+    with pytest.raises(SystemExit) as refused:
+        parser.parse_args([option, "1", f"{option}=2"])
+    said = capsys.readouterr().err
+    assert refused.value.code == 2 and said.count("\n") == 1 and f"{option} is given twice" in said
+    assert parser.parse_args([option, "1", option, "1"])  # the same value again says nothing else
+
+
+def test_an_option_that_may_be_repeated_keeps_all_values_and_a_parser_can_be_used_again() -> None:
+    parser = build_parser()
+    for domain in ("c.example", "d.example"):
+        args = parser.parse_args(["q", "--allow-domain", "a.example", "--allow-domain", domain, "--query", domain])
+        kept = (args.ALLOW_DOMAINS, args.query, args.question)
+        assert kept == (["a.example", domain], domain, "q")
 
 
 @pytest.mark.parametrize("closed", [1, 2])

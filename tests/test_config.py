@@ -5,6 +5,8 @@ from __future__ import annotations
 import base64
 import dataclasses
 import json
+import os
+from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import quote, quote_plus
 
@@ -134,6 +136,66 @@ def test_a_dotenv_that_cannot_be_read_is_said_with_file_and_line_but_without_the
         load_config()
     text = str(caught.value)
     assert says in text and str(tmp_path) in text and SECRET not in text and "\n" not in text
+
+
+def unreadable_folder(path: Path) -> None:
+    path.mkdir()
+
+
+def unreadable_mode(path: Path) -> None:
+    path.write_text(f"GROQ_API_KEY={SECRET}\n")
+    path.chmod(0)
+    if os.access(path, os.R_OK):
+        pytest.skip("this user may read every file")
+
+
+def unreadable_link(path: Path) -> None:
+    path.symlink_to(path.parent / "nowhere")
+
+
+def unreadable_pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+@pytest.mark.parametrize(
+    ("make", "why"),
+    [
+        (unreadable_folder, "it is a folder"), (unreadable_mode, "Permission denied"),
+        (unreadable_link, "it is no file"), (unreadable_pipe, "it is no file"),
+    ],
+)  # fmt: skip
+def test_a_dotenv_that_cannot_be_opened_is_warned_of_in_one_line(
+    make: Callable[[Path], None], why: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(tmp_path / ".env")
+    monkeypatch.chdir(tmp_path)
+    loaded = load_config()
+    doubts = [warning for warning in loaded.warnings if ".env" in warning and "cannot be read" in warning]
+    assert len(doubts) == 1 and why in doubts[0] and "remove it" in doubts[0] and "\n" not in doubts[0]
+    assert "in the working folder" in doubts[0] and str(tmp_path) not in doubts[0]
+    assert f"WARNING: {doubts[0]}" in config.describe_settings(loaded)
+
+
+def test_a_dotenv_beside_the_program_counts_where_the_one_in_the_working_folder_cannot_be_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "program").mkdir()
+    (tmp_path / "program" / ".env").write_text("MAX_TOKENS=4321\n")
+    (tmp_path / ".env").mkdir()
+    monkeypatch.setattr(config, "PROGRAM_DIR", tmp_path / "program")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("MAX_TOKENS", raising=False)
+    loaded = load_config()
+    assert loaded.limits.max_tokens == 4321 and any("cannot be read" in warning for warning in loaded.warnings)
+
+
+def test_a_virtual_environment_named_dotenv_is_no_settings_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".env").mkdir()
+    (tmp_path / ".env" / "pyvenv.cfg").write_text("home = /usr/bin\n")
+    monkeypatch.chdir(tmp_path)
+    assert not any(".env" in warning and "read" in warning for warning in load_config().warnings)
 
 
 def test_a_dotenv_from_windows_is_read_as_any_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

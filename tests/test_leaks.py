@@ -6,6 +6,7 @@ import html
 import http.client
 import json
 import logging
+import os
 import pickle
 import random
 import subprocess
@@ -290,3 +291,47 @@ def test_keys_are_found_by_their_marks_as_by_their_pattern_and_in_a_fraction_of_
             config.redact(unit * (length // len(unit)))
             times.append(time.process_time() - started)
         assert times[1] < 8 * times[0] + 0.1, (unit, times)
+
+
+DEBUGGING = """
+import http.client, logging, sys
+http.client.HTTPConnection.debuglevel = 1
+logging.basicConfig(level=logging.DEBUG, stream=sys.stderr)
+import requests
+from config import load_config
+from m3.fetch import PageFetchTool
+from m3.records import RunControl
+from m3.search_engines import SerpApiSearch, TavilySearch
+from m3.upstash import UpstashRest
+from m3_react_agent import build_llm_client, run_react_loop
+url, upstash, token = sys.argv[1:]
+SerpApiSearch.URL, TavilySearch.URL = url + "/search.json", url + "/search"
+settings = load_config()
+run_react_loop("What does tea cost?", config=settings, control=RunControl(20))
+try:
+    UpstashRest(upstash, token).pipeline([["PING"]], RunControl(20))
+except Exception as problem:
+    print(problem)
+requests.get(url + "/own?of=the-caller", headers={"X-Own": "of-the-caller"}, timeout=9)
+logging.getLogger("urllib3.connectionpool").debug("%s", "a word of the caller's")
+assert http.client.HTTPConnection.debuglevel == 1
+assert not logging.getLogger("urllib3").level and logging.getLogger().level == logging.DEBUG
+"""
+
+
+@pytest.mark.parametrize("engine", ["serpapi", "tavily"])
+def test_a_program_that_debugs_its_own_requests_sees_them_and_none_of_our_keys(engine: str, tmp_path: Path) -> None:
+    with provider(lambda asked: Play({"error": {"message": "Invalid API key", "type": "auth"}}, 401)) as server:
+        env = {
+            **KEYS, "SEARCH_PROVIDER": engine, "LLM_PROVIDER": "groq", "GROQ_BASE_URL": f"{server.url}/v1",
+            "MEMORY_BACKEND": "upstash", "UPSTASH_REDIS_REST_URL": server.url, "PATH": os.defpath,
+            "HOME": str(tmp_path), "PYTHONPATH": str(config.PROGRAM_DIR),
+        }  # fmt: skip
+        args = [sys.executable, "-c", DEBUGGING, server.url, server.url, KEYS["UPSTASH_REDIS_REST_TOKEN"]]
+        done = subprocess.run(args, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60, check=False)
+        paths = {asked.path.partition("?")[0] for asked in server.asked}
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert paths >= {"/own"} and any("chat/completions" in path for path in paths) and "/pipeline" in paths
+    assert "X-Own: of-the-caller" in done.stdout and "a word of the caller's" in done.stderr
+    assert "/own?of=the-caller" in done.stderr  # urllib3's own line on the caller's request
+    assert not pieces(done.stdout) and not pieces(done.stderr)

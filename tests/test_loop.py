@@ -2,27 +2,35 @@
 
 from __future__ import annotations
 
+import io
 import re
 import threading
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from config import load_config
+from m3.cli import Progress
 from m3.react_parser import Tool
 from m3.records import (
+    STATUS_WORDS,
     Event,
+    FetchedPage,
+    FetchKind,
     LLMError,
     Message,
     ObservationEvent,
     RunControl,
     SearchOutcome,
+    SearchStatus,
+    in_words,
 )
 from m3.report import FinalOutput
 from m3_react_agent import run_react_loop
 from tests.scripted import DictWeb, FailingSearch, ScriptedLLM, action
+from web.backend.agent import done_event, observation_items, observation_line
 
 PAGES = {
     "https://tea.example/oolong": "Oolong is a tea that is partly oxidised. Oolong comes from Fujian and Taiwan.",
@@ -138,11 +146,69 @@ def test_the_same_action_is_answered_from_memory_once_and_ends_the_loop_the_thir
     assert output.summary == REPORT
 
 
+@pytest.mark.parametrize(
+    ("turns", "pages", "told", "said"),
+    [
+        ((SEARCH, FETCH, FETCH), PAGES, "You did this before", "done before; the result is the same"),
+        (
+            (SEARCH, action("search", '{"query": "tea, oolong"}')), PAGES, "Read some of them",
+            "searched before as 'oolong tea'; the results are the same",
+        ),
+        ((SEARCH,), {}, "Try other words", "No results for 'oolong tea'."),
+        (
+            (SEARCH, action("fetch", '{"results": ["R1"]}'), action("fetch", '{"results": ["R2"]}')), PAGES,
+            "Use extract or finish", "1 sources have been read, which is the limit of this run.",
+        ),
+    ],
+    ids=["the same action", "the same search in other words", "nothing found", "no more sources"],
+)  # fmt: skip
+def test_what_tells_the_model_to_do_something_else_is_a_plain_line_for_people(
+    turns: Sequence[str], pages: dict[str, str], told: str, said: str
+) -> None:
+    seen: list[Event] = []
+    terminal = io.StringIO()
+    llm = ScriptedLLM(*turns, FINISH, REPORT)
+    run(llm, DictWeb(pages), env={"MAX_SOURCES": "1"} if "sources" in said else {}, on_event=seen.append)
+    assert told in llm.prompts[len(turns)][-1]["content"]  # the model is told as before
+    last = [event for event in seen if isinstance(event, ObservationEvent)][-1]
+    Progress(terminal)(last)
+    assert terminal.getvalue() == f"Observation: [{last.step}] {said}\n"
+    assert observation_line(last) == said
+
+
 def test_three_searches_in_a_row_that_find_nothing_end_the_loop_with_no_progress() -> None:
     web = DictWeb({})
     output = run(ScriptedLLM(*(action("search", f'{{"query": "try {i}"}}') for i in range(9))), web)
     assert (output.outcome, output.stop_reason, output.iterations_used) == ("partial", "no_progress", 3)
-    assert len(web.searched) == 3 and "no_results" in output.summary
+    assert len(web.searched) == 3 and "- search 'try 0': no results\n" in output.summary
+
+
+def test_every_outcome_of_a_search_or_a_fetch_has_its_words() -> None:
+    assert set(STATUS_WORDS) == {*get_args(FetchKind), *get_args(SearchStatus)}
+
+
+@pytest.mark.parametrize("status", [*get_args(SearchStatus), "odd_one"])
+def test_what_was_tried_and_failed_is_told_in_words(status: str) -> None:
+    output = run(ScriptedLLM(SEARCH, FINISH), FailingSearch(status))
+    shown = [output.summary, output.to_markdown(), *(entry["words"] for entry in done_event(output)["ledger"])]
+    assert output.to_dict()["ledger"][0]["status"] == status  # the data keep the code
+    assert "- search 'oolong tea': " in shown[0] and all(shown[2:])
+    for text in shown:
+        assert not re.search(r"\b(?:no_results|bad_query|odd_one|auth|throttled)\b", text), text
+
+
+@pytest.mark.parametrize("kind", [kind for kind in get_args(FetchKind) if kind != "ok"])
+def test_a_page_that_could_not_be_read_is_told_in_words(kind: FetchKind) -> None:
+    class Web(DictWeb):
+        def fetch(self, url: str, *, control: RunControl | None = None) -> FetchedPage:
+            return FetchedPage(url, kind, error="why")
+
+    seen: list[Event] = []
+    output = run(ScriptedLLM(SEARCH, FETCH, FINISH), Web(PAGES), on_event=seen.append)
+    assert f"- fetch 'https://tea.example/oolong': {in_words(kind)}\n" in output.summary
+    pill = observation_items([event for event in seen if isinstance(event, ObservationEvent)][-1])
+    for text in [output.summary, pill[0]["status"]]:
+        assert in_words(kind) in text and "_" not in text and not re.search(r"\brefused\b", text)
 
 
 def test_a_search_that_only_repeats_an_empty_one_in_other_words_counts_as_empty() -> None:

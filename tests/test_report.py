@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 from html.parser import HTMLParser
@@ -118,7 +119,7 @@ def test_markdown_marks_what_failed_counts_honestly_and_ends_with_the_figures() 
     for name in ("outcome", "stop_reason", "iterations_used", "tokens_consumed", "elapsed_seconds", "llm_provider",
                  "model", "search_provider"):  # fmt: skip
         assert re.search(rf"^- {name}:", last, re.M), name
-    assert "timeout slow" in text and "answered 403" in text
+    assert "no answer in time (slow)" in text and "answered 403" in text
 
 
 def test_json_holds_each_source_with_passages_and_verdicts() -> None:
@@ -217,3 +218,39 @@ def test_german_russian_and_chinese_documents_give_answers_whose_sentences_match
     assert len(result.sources) == 2
     assert counts["matched"] == counts["statements"] >= 3
     assert result.disagreements == ()
+
+
+LONG_QUESTION = " ".join(f"And what is said about part number {i} of it?" for i in range(110))  # 5,000 characters
+
+
+@pytest.mark.parametrize(
+    "question",
+    [LONG_QUESTION, LONG_QUESTION.replace("? ", "?\n\n"), "x" * 900, "猫" * 5_000, "# `a` *b* | [c](d) <i> " * 200],
+    ids=["words", "lines", "one word", "without blanks", "marks"],
+)
+def test_a_very_long_question_has_a_short_heading_and_stands_whole_below_it_once(question: str) -> None:
+    made = output(query=question)
+    heading, _, rest = made.to_markdown().partition("\n")
+    plain = re.sub(r"\\(.)", r"\1", heading)
+    assert plain.startswith("# ") and plain.endswith("…") and len(plain) <= 202
+    line = " ".join(question.split())
+    assert line.startswith(plain[2:-1]) and re.sub(r"\\(.)", r"\1", rest).count(line) == 1
+    assert json.loads(json.dumps(made.to_dict()))["query"] == question
+    page = re.sub(r"\s+", " ", html.unescape(to_html(made)))
+    title, first = re.search(r"<title>(.*?)</title>", page), re.search(r"<h1>(.*?)</h1>", page)
+    assert title and first and title[1] == first[1] == plain[2:]
+    assert page.count(line) == 1
+
+
+def test_an_ordinary_question_is_its_own_heading_and_stands_nowhere_else() -> None:
+    question = "How long is the bridge " + "over the river " * 11 + "now?"
+    for text in (output(query=question).to_markdown(), to_html(output(query=question)).partition("</title>")[2]):
+        assert text.count(question) == 1
+    assert output(query=question).to_markdown().startswith(f"# {question}\n\n*answered*")
+
+
+def test_no_half_of_a_key_is_left_where_a_heading_is_cut() -> None:
+    key = "sk-proj-" + "A1b2" * 12
+    question = "w " * 95 + key + " and more words" * 30
+    for text in (output(query=question).to_markdown(), to_html(output(query=question))):
+        assert key[:12] not in text

@@ -335,3 +335,44 @@ def test_a_page_of_the_trace_has_its_hash_and_time(tmp_path: Path) -> None:
     run_command(QUESTION, "--quiet", "--trace-out", str(trace))
     pages = json.loads(trace.read_text())["pages"]
     assert len(pages) >= 2 and all(re.fullmatch("[0-9a-f]{64}", page["sha256"]) and page["url"] for page in pages)
+
+
+def remembered(*args: str, **env: str) -> int:
+    """How many runs the local memory holds after a command."""
+    assert run_command("--quiet", *args, **env).returncode in (0, 3)
+    return len([line for line in run_command("--memory", "list", **env).stdout.splitlines() if QUESTION in line])
+
+
+def test_a_finished_run_that_is_resumed_is_not_remembered_a_second_time(tmp_path: Path) -> None:
+    env = {"MEMORY_BACKEND": "local", "MEMORY_PATH": str(tmp_path / "memory.sqlite")}
+    trace, again = str(tmp_path / "trace.json"), str(tmp_path / "again.json")
+    assert remembered(QUESTION, "--trace-out", trace, **env) == 1
+    assert remembered("--resume", trace, **env) == 1
+    assert remembered("--resume", trace, "--trace-out", again, **env) == 1
+    assert remembered("--resume", again, **env) == 1
+
+
+def test_a_run_that_hit_a_limit_is_remembered_again_only_when_it_goes_on(tmp_path: Path) -> None:
+    env = {"MEMORY_BACKEND": "local", "MEMORY_PATH": str(tmp_path / "memory.sqlite")}
+    trace = str(tmp_path / "trace.json")
+    assert remembered(QUESTION, "--max-iterations", "2", "--trace-out", trace, **env) == 1
+    assert remembered("--resume", trace, "--max-iterations", "2", **env) == 1
+    assert remembered("--resume", trace, "--max-iterations", "9", **env) == 2
+
+
+@pytest.mark.parametrize("how", ["--no-memory", "a memory that is broken", "cut off before its end"])
+def test_a_run_that_is_not_remembered_yet_is_remembered_when_it_is_resumed(how: str, tmp_path: Path) -> None:
+    env = {"MEMORY_BACKEND": "local", "MEMORY_PATH": str(tmp_path / "memory.sqlite")}
+    trace = tmp_path / "trace.json"
+    if how == "--no-memory":
+        run_command(QUESTION, "--no-memory", "--trace-out", str(trace), **env)
+    else:
+        broken = {**env, "MEMORY_PATH": str(tmp_path)}  # a folder is no database
+        run_command(QUESTION, "--trace-out", str(trace), **broken)
+        if how.startswith("cut"):
+            record = json.loads(trace.read_text())
+            record["result"] = None
+            trace.write_text(json.dumps(record))
+        else:
+            assert "not remembered" in json.dumps(json.loads(trace.read_text())["result"]["warnings"])
+    assert remembered("--resume", str(trace), **env) == 1

@@ -134,6 +134,19 @@ class _held(list):  # type: ignore[type-arg]
             yield item
 
 
+class _held_after(list):  # type: ignore[type-arg]
+    """A streamed report that hangs after its first piece until it is let go."""
+
+    def __init__(self, go: threading.Event, first: str) -> None:
+        super().__init__(streamed(first, "And so on.").body)
+        self._go = go
+
+    def __iter__(self) -> Iterator[Any]:
+        for i, item in enumerate(list.__iter__(self)):
+            assert i != 1 or self._go.wait(30)
+            yield item
+
+
 @pytest.mark.parametrize("names", [("search", "fetch"), ("search_web", "fetch_page"), ("web_search", "read_page")])
 def test_the_loops_own_names_are_aliases_and_the_page_sees_the_menus(tmp_path: Path, names: tuple[str, str]) -> None:
     turns = [action(names[0], '{"query": "tea"}'), action(names[1], '{"results": ["R1", "R2"]}'), FINISH]
@@ -369,6 +382,59 @@ def test_a_closed_tab_cancels_the_run_within_a_second(tmp_path: Path) -> None:
         assert wait_until(free) < 1.0
         time.sleep(0.3)
         assert len(asked) <= 2  # nothing more was asked for the run that was given up
+
+
+def test_a_run_that_is_told_to_stop_ends_its_stream_with_a_checked_partial_report(tmp_path: Path) -> None:
+    """Stopped while the report is written: the draft breaks off, and what stands in its place was checked."""
+    wrong = "Oolong is a tea that was brought from the moon by 17 astronauts. [Source 1] "
+    held = threading.Event()
+
+    def model(asked: Asked) -> Play:
+        if is_turn(asked):
+            return scripted([SEARCH, FETCH, FINISH])(asked)
+        return Play(_held_after(held, wrong * 3))
+
+    with edge(model, pages, RESULTS) as (env, _, _), chat_server(tmp_path, {**env, "CHAT_RUNS": "1"}) as server:
+        me, other = requests.Session(), requests.Session()
+        for session in (me, other):
+            session.get(f"{server.url}/health", timeout=10)
+        events = []
+        try:
+            with post_question(server, "What is oolong?", me) as response:
+                run = f"{server.url}/chat/{response.headers['X-Run']}"
+                for arrived in read_events(response):
+                    events.append(arrived.event)
+                    if arrived.event["type"] == "text" and len(of_type(events, "text")) == 1:
+                        assert other.delete(run, timeout=10).status_code == 404  # only who asked may stop it
+                        assert me.delete(run, timeout=10).status_code == 204
+        finally:
+            held.set()
+        done = events[-1]
+        assert me.delete(run, timeout=10).status_code == 404  # it is over
+    assert "moon" in "".join(e["content"] for e in of_type(events, "text"))
+    assert [e["type"] for e in events].count("done") == 1
+    assert (done["type"], done["outcome"], done["stop_reason"]) == ("done", "partial", "interrupted")
+    assert "moon" not in done["summary"] and "Oolong is a tea" in done["summary"]
+    cited = [check for check in done["checks"] if check["source"] is not None]
+    assert cited and {check["verdict"] for check in cited} == {"matched"}
+
+
+def test_a_run_that_is_told_to_stop_before_anything_was_read_says_so(tmp_path: Path) -> None:
+    hanging = threading.Event()
+
+    def model(asked: Asked) -> Play:
+        hanging.set()
+        return Play(deed="hang")
+
+    with edge(model, pages) as (env, _, _), chat_server(tmp_path, env) as server:
+        me = requests.Session()
+        me.get(f"{server.url}/health", timeout=10)
+        with post_question(server, "What is oolong?", me) as response:
+            assert hanging.wait(10)
+            assert me.delete(f"{server.url}/chat/{response.headers['X-Run']}", timeout=10).status_code == 204
+            done = [arrived.event for arrived in read_events(response)][-1]
+    assert (done["outcome"], done["stop_reason"], done["sources"]) == ("partial", "interrupted", [])
+    assert done["summary"].startswith("No source was read")
 
 
 def test_at_sigterm_each_open_stream_gets_its_partial_and_the_server_ends(tmp_path: Path) -> None:

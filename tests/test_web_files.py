@@ -465,7 +465,7 @@ def body_serve(s: Running) -> None:
         == 201
     )
     answer = requests.get(f"{s.url}/files/x.html", timeout=10)
-    assert answer.status_code == 404 and answer.headers["x-content-type-options"] == "nosniff"
+    assert answer.status_code == 405 and answer.headers["x-content-type-options"] == "nosniff"
     assert "<script" not in answer.text and "html" not in answer.headers["content-type"]
 
 

@@ -97,6 +97,34 @@ def post(server: Running, **headers: Any) -> Any:
     return request(server, "POST", "/chat", QUESTION, **headers)
 
 
+@pytest.mark.parametrize(
+    ("path", "allow"),
+    [
+        ("/health", "GET, HEAD"), ("/chat", "POST"), ("/upload", "POST"), ("/files", "GET, HEAD"),
+        ("/chat/0123456789abcdef", "DELETE"),
+        ("/files/kept.txt", "DELETE"), ("/", "GET, HEAD"), ("/assets/page.js", "GET, HEAD"),
+    ],
+)  # fmt: skip
+def test_a_known_path_says_which_methods_it_takes_when_it_is_asked_with_another(
+    server: Running, path: str, allow: str
+) -> None:
+    assets = server.app.state.server.page / "assets"
+    assets.mkdir(parents=True, exist_ok=True)
+    (assets / "page.js").write_text("1")
+    if path == "/files/kept.txt":
+        form = FORM.replace(b"x.txt", b"kept.txt")
+        assert request(server, "POST", "/upload", form, content_type="multipart/form-data; boundary=XX").status == 201
+    for method in ("GET", "HEAD", "POST", "PUT", "PATCH", "TRACE", "OPTIONS", "BREW", "DELETE"):
+        answer = request(server, method, path, None if method in ("GET", "HEAD") else b"")
+        if method in allow.split(", "):
+            assert answer.status != 405 and (answer.status != 404 or path.startswith("/chat/")), (method, path)
+        else:
+            assert (answer.status, answer.getheader("Allow")) == (405, allow), (method, path)
+            assert method == "HEAD" or set(json.loads(answer.text)) == {"error"}
+    for nothing in ("/nothing", "/files/nothing", "/%00", f"/{'x' * 300}"):
+        assert request(server, "PUT", nothing, b"").status == request(server, "GET", nothing).status == 404
+
+
 # --- host ------------------------------------------------------------------------------------------------
 
 

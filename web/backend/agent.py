@@ -35,6 +35,7 @@ from m3.records import (
     RunControl,
     Source,
     TextDelta,
+    in_words,
 )
 from m3.report import FinalOutput
 from m3.search import WebSearchTool
@@ -172,6 +173,7 @@ class Chat:
         self._history = list(messages[:-1])
         self._feed = Feed(loop)
         self._view = View(self._put)
+        self.id = secrets.token_hex(8)
         self.control = RunControl()
         self.began = time.monotonic()
 
@@ -257,6 +259,8 @@ class View:
     _draft: DraftText = field(default_factory=lambda: DraftText())
 
     def __call__(self, event: Event) -> None:
+        if self.ended:  # what comes after the result, such as a note on remembering it, has nobody who waits for it
+            return
         if isinstance(event, ActionEvent):
             self._called(event)
         elif isinstance(event, ObservationEvent):
@@ -343,7 +347,7 @@ _LIMITS = {
 def _why_failed(output: FinalOutput) -> str:
     failed = [e for e in output.ledger if e.kind == "search" and e.status not in ("ok", "no_results")]
     if output.stop_reason == "search_error" and failed:
-        return f"The search failed: {failed[-1].status}: {failed[-1].detail}"
+        return f"The search failed: {in_words(failed[-1].status)}: {failed[-1].detail}"
     return output.warnings[-1] if output.warnings else "The model could not be asked."
 
 
@@ -379,7 +383,7 @@ def observation_line(event: ObservationEvent) -> str:
         return ", ".join(said)
     if event.results:
         return _count(len(event.results), "result")
-    return event.observation.strip().partition("\n")[0] or "nothing"
+    return event.said or event.observation.strip().partition("\n")[0] or "nothing"
 
 
 def _logged(event: ObservationEvent) -> str:
@@ -403,7 +407,7 @@ def observation_items(event: ObservationEvent) -> list[JSON]:
 
 
 def _page_item(page: FetchedPage) -> JSON:
-    status = page.kind if page.kind == "ok" else f"{page.kind}: {page.error}"
+    status = page.kind if page.kind == "ok" else f"{in_words(page.kind)}: {page.error}"
     return {"title": shown(page.title or page.url), "url": shown(page.url, ARGUMENT), "status": shown(status)}
 
 
@@ -474,7 +478,10 @@ def done_event(output: FinalOutput) -> JSON:
         "counts_line": found["citations"]["line"],
         "warnings": [shown(warning, 1_000) for warning in [*output.warnings, *output.notes()]],
         "no_sources_used": output.from_conversation,
-        "ledger": [{key: shown(str(value), ARGUMENT) for key, value in entry.items()} for entry in found["ledger"]],
+        "ledger": [
+            {key: shown(str(value), ARGUMENT) for key, value in {**entry, "words": in_words(entry["status"])}.items()}
+            for entry in found["ledger"]
+        ],
     }
 
 
@@ -507,6 +514,13 @@ class Chats:
                 loop.call_soon_threadsafe(self._running.pop, chat, None)
 
         chat.start(over)
+
+    def stop(self, run: str, client: str) -> bool:
+        """End a run of that client with what it has; False where it has none of that name."""
+        chat = next((chat for chat, owner in self._running.items() if chat.id == run and owner == client), None)
+        if chat is not None:
+            chat.stop("stopped by the reader")
+        return chat is not None
 
     def __len__(self) -> int:
         return len(self._running)

@@ -1,12 +1,12 @@
 """The chat's server: `python -m web.backend.main [--host H] [--port N]`.
 
-Routes: GET /health, POST /chat (server-sent events), POST /upload, GET /files, DELETE /files/{name}, and the built
-page at /. It holds no research logic: every question is one run of `run_react_loop`.
+Routes: GET /health, POST /chat (server-sent events), DELETE /chat/{run} (stop it), POST /upload, GET /files,
+DELETE /files/{name}, and the built page at /. It holds no research logic: every question is one run of
+`run_react_loop`.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import contextlib
 import ipaddress
@@ -16,7 +16,7 @@ import secrets
 import signal
 import socket
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -31,11 +31,13 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect
 from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
 from starlette.staticfiles import StaticFiles
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 import config
 from config import Config, ConfigError
+from m3.arguments import Parser
 from m3.logs import set_up
 from m3.untrusted import clean_characters, safe_line
 from web.backend.agent import Bench, Chat, Chats, warm_up
@@ -45,6 +47,8 @@ from web.backend.guard import BODY_BYTES, LOOPBACK_NAMES, UPLOAD_OVERHEAD, Guard
 PAGE = config.PROGRAM_DIR / "web" / "frontend" / "dist"
 DEFAULTS = {"MAX_ITERATIONS": "8", "PORT": "8000"}  # of the chat, where the settings say nothing
 NOT_BUILT = "The chat's page is not built yet. Run `make web`, which builds and serves it (Node.js 20 or newer).\n"
+RUN_HEADER = "X-Run"  # names the run of a stream, for DELETE /chat/{run}
+NO_FILE = "there is no file of that name"
 QUESTION_CHARACTERS = 16_000
 MESSAGES = 400
 UPLOADS_ARRIVING, UPLOADS_AT_ONCE = 16, 2  # forms taken in at a time, and files read and kept
@@ -102,18 +106,23 @@ def create_app(settings: Config | None = None, *, page: Path = PAGE) -> FastAPI:
         title="M3 research agent", version=config.VERSION, docs_url=None, redoc_url=None, openapi_url=None,
         max_body_size=uploads.max_bytes + UPLOAD_OVERHEAD,
     )  # fmt: skip
-    app.add_api_route("/health", server.health, methods=["GET"], response_model=None)
+    app.add_api_route("/health", server.health, methods=["GET", "HEAD"], response_model=None)
     app.add_api_route("/chat", server.chat, methods=["POST"], response_model=None, max_body_size=BODY_BYTES)
+    app.add_api_route("/chat/{run}", server.stop, methods=["DELETE"], response_model=None)
     app.add_api_route("/upload", server.upload, methods=["POST"], response_model=None)
-    app.add_api_route("/files", server.files, methods=["GET"], response_model=None)
+    app.add_api_route("/files", server.files, methods=["GET", "HEAD"], response_model=None)
     app.add_api_route("/files/{name}", server.delete, methods=["DELETE"], response_model=None)
     app.add_api_route("/", server.index, methods=["GET", "HEAD"], response_model=None)
+    # The page's files stand behind all else and would answer for a path whose method is not one of these.
+    for route in [route for route in app.routes if isinstance(route, Route)]:
+        app.router.routes.append(Route(route.path, WrongMethod(route.methods or (), server.has_file)))
     app.mount("/", PageFiles(directory=page, check_dir=False))
     app.add_exception_handler(HTTPException, _http_error)
     app.add_exception_handler(Exception, _unexpected)
     app.add_middleware(
         CORSMiddleware, allow_origins=sorted(origins), allow_credentials=True,
         allow_methods=["GET", "POST", "DELETE"], allow_headers=["authorization", "content-type"],
+        expose_headers=[RUN_HEADER],
     )  # fmt: skip
     app.state.server = server
     return app
@@ -130,11 +139,36 @@ class ChatApp(FastAPI):
         return Guard(super().build_middleware_stack(), self._rules)
 
 
+class WrongMethod:
+    """The answer to a method that a path does not know. has_file: whether the file that a path may name is there."""
+
+    def __init__(self, allowed: Iterable[str], has_file: Callable[[str], bool]) -> None:
+        self._allow = ", ".join(sorted(allowed))
+        self._has_file = has_file
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        name = scope["path_params"].get("name")
+        if name is not None and not await asyncio.to_thread(self._has_file, name):
+            raise HTTPException(404, NO_FILE)
+        raise HTTPException(405, f"this address takes {self._allow} only", {"Allow": self._allow})
+
+
 class PageFiles(StaticFiles):
     """The files of the built page. Where it is not built there are none, and that is no fault."""
 
     async def check_config(self) -> None:
         """Nothing has to be there."""
+
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        if scope["method"] in ("GET", "HEAD"):
+            return await super().get_response(path, scope)
+        try:
+            _, found = await asyncio.to_thread(self.lookup_path, path)
+        except (OSError, ValueError):  # a name that no file can have
+            found = None
+        if found is None:
+            raise HTTPException(404)
+        raise HTTPException(405, "a file of the page can only be read", {"Allow": "GET, HEAD"})
 
 
 def _as_host(address: str) -> str:
@@ -208,9 +242,16 @@ class ChatServer:
             chat.stop("disconnect")
 
         return EventSourceResponse(
-            _framed(chat, leaving), ping=PING_SECONDS, sep="\n", send_timeout=SEND_SECONDS,
-            client_close_handler_callable=gone, shutdown_event=leaving, shutdown_grace_period=ENDING_SECONDS,
+            _framed(chat, leaving), headers={RUN_HEADER: chat.id}, ping=PING_SECONDS, sep="\n",
+            send_timeout=SEND_SECONDS, client_close_handler_callable=gone, shutdown_event=leaving,
+            shutdown_grace_period=ENDING_SECONDS,
         )  # fmt: skip
+
+    async def stop(self, request: Request, run: str) -> Response:
+        """Ask a run of this session to end with what it has. Its stream goes on to the checked partial report."""
+        if not self.chats.stop(run, request.state.session):
+            raise HTTPException(404, "that question is not being answered")
+        return Response(status_code=204)
 
     # --- files
 
@@ -251,8 +292,11 @@ class ChatServer:
 
     async def delete(self, name: str) -> Response:
         if not await asyncio.to_thread(self.uploads.delete, name):
-            raise HTTPException(404, "there is no file of that name")
+            raise HTTPException(404, NO_FILE)
         return Response(status_code=204)
+
+    def has_file(self, name: str) -> bool:
+        return any(record.name == name for record in self.uploads.records())
 
     # --- the page
 
@@ -348,7 +392,7 @@ def is_loopback(host: str) -> bool:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Serve until a signal comes. 0; 1 where the port cannot be had; 2 for settings that cannot be used."""
-    parser = argparse.ArgumentParser(prog="python -m web.backend.main", description="The chat in the browser.")
+    parser = Parser(prog="python -m web.backend.main", description="The chat in the browser.")
     parser.add_argument("--host", metavar="ADDRESS", help="where to listen (CHAT_HOST, default 127.0.0.1)")
     parser.add_argument("--port", metavar="N", help="which port (PORT, default 8000)")
     args = parser.parse_args(argv)
@@ -397,6 +441,7 @@ def __getattr__(name: str) -> Any:
     """`app`, made when it is first asked for: `uvicorn web.backend.main:app`."""
     if name != "app":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    set_up()  # the process is the chat's
     globals()["app"] = app = create_app()
     return app
 

@@ -192,21 +192,25 @@ describe.skipIf(!HAS_BACKEND)("the page with the real server", () => {
       expect(await page.getByRole("list", { name: "Uploaded files" }).count()).toBe(0);
     });
 
-    test("a stopped run makes room at once, however often", async () => {
+    test("a stopped run leaves a checked partial answer and makes room, however often", async () => {
       const never = held();
+      const moon = "Oolong was brought from the moon by 17 astronauts. [Source 1] ";
       edge.script = {
         turns: [SEARCH, FETCH, FINISH],
-        report: [OPENING, never.promise, "Oolong is partly oxidised. [Source 1]"],
+        report: [`${moon}${OPENING}`, never.promise, "Oolong is partly oxidised. [Source 1]"],
       };
       const page = await open(backend);
       await ask(page, "What is oolong?");
       for (let i = 0; i < 4; i++) {
-        await page.getByText("The tea plant").waitFor();
-        await page.getByRole("button", { name: "Stop" }).click();
-        await page.locator(".outcome", { hasText: "Stopped" }).waitFor();
+        await page.getByText("from the moon").waitFor();
+        await page.getByRole("button", { name: "Stop", exact: true }).click();
+        await page.locator(".outcome", { hasText: "Partial answer: the run was stopped" }).waitFor();
+        expect(await words(page)).not.toContain("moon");
+        expect(await page.locator(".chip.matched").count()).toBeGreaterThan(0);
+        expect(await page.locator(".chip:not(.matched)").count()).toBe(0);
         await page.getByRole("button", { name: "Ask again" }).click();
       }
-      await page.getByText("The tea plant").waitFor();
+      await page.getByText("from the moon").waitFor();
       never.release();
       await ended(page);
     });

@@ -19,13 +19,27 @@ const TYPES: Record<string, string> = {
 export class Play {
   /** Resolves when the page has closed the connection. */
   readonly gone: Promise<void>;
+  /** Resolves when the page has asked to stop the run; how the server then answers that. */
+  readonly stopped: Promise<void>;
+  stop: () => number = () => 204;
 
   constructor(
     readonly messages: { role: string; content: string }[],
     readonly headers: IncomingMessage["headers"],
     private readonly response: ServerResponse,
+    private readonly run: string,
   ) {
     this.gone = new Promise((resolve) => response.on("close", () => resolve()));
+    this.stopped = new Promise((resolve) => (this.heard = resolve));
+  }
+
+  private heard: () => void = () => undefined;
+
+  /** The page asks to stop: the status of the answer. */
+  askedToStop(): number {
+    const status = this.stop();
+    this.heard();
+    return status;
   }
 
   send(...events: object[]): void {
@@ -34,7 +48,7 @@ export class Play {
 
   raw(bytes: string | Uint8Array): void {
     if (!this.response.headersSent)
-      this.response.writeHead(200, { "Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-store" });
+      this.response.writeHead(200, { "Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-store", "X-Run": this.run });
     this.response.write(bytes);
   }
 
@@ -61,6 +75,7 @@ export class ContractServer {
   uploadGate: Promise<unknown> = Promise.resolve();
   health: Record<string, unknown> = {};
   private readonly plays: Play[] = [];
+  private readonly runs = new Map<string, Play>();
   private readonly waiting: ((play: Play) => void)[] = [];
   private readonly server: Server = createServer((request, response) => void this.answer(request, response));
 
@@ -105,10 +120,14 @@ export class ContractServer {
     const body = await whole(request);
     if (path === "/chat") {
       const { messages } = JSON.parse(body.toString()) as { messages: Play["messages"] };
-      const play = new Play(messages, request.headers, response);
+      const run = `run-${this.runs.size}`;
+      const play = new Play(messages, request.headers, response, run);
+      this.runs.set(run, play);
       const waiter = this.waiting.shift();
       if (waiter) waiter(play);
       else this.plays.push(play);
+    } else if (path.startsWith("/chat/") && request.method === "DELETE") {
+      response.writeHead(this.runs.get(path.slice("/chat/".length))?.askedToStop() ?? 404).end();
     } else if (path === "/files") {
       json(200, { files: [...this.files.values()] });
     } else if (path === "/upload") {

@@ -55,6 +55,18 @@ const answer = (page: Page): Promise<string> =>
     .innerText()
     .then((words) => words.replaceAll("\u00a0", " "));
 
+/** The answer is marked as a draft, and no citation of it looks like one that held. */
+async function uncheckedDraft(page: Page, outcome: string): Promise<void> {
+  await page.locator(".outcome", { hasText: outcome }).waitFor();
+  await page.getByRole("note").getByText("Unchecked draft: it was not finished").waitFor();
+  expect(await page.locator(".prose.draft").count()).toBe(1);
+  for (const chip of await page.locator(".prose .chip").all()) {
+    expect(await chip.innerText()).toMatch(/^\[\d+\?\]$/);
+    expect(await chip.getAttribute("aria-label")).toContain("not checked");
+    expect(await chip.getAttribute("class")).toContain("unchecked");
+  }
+}
+
 describe("a run", () => {
   test("shows each step while it runs, the draft as it is written, and the corrected answer in its place", async () => {
     const page = await open();
@@ -141,12 +153,56 @@ describe("a run", () => {
     if (more.outcome === "failed") await page.locator(".fault", { hasText: "refused the key" }).waitFor();
   });
 
-  test("stopping closes the connection and keeps what had arrived", async () => {
+  test("stopping asks the server to end the run, and what stays is the checked part of the answer", async () => {
+    const page = await open();
+    const play = await ask(page);
+    play.send(...CALLS, READ, SOURCES, text("It came from the moon. [Source 1] "));
+    await page.getByText("from the moon").waitFor();
+    await page.getByRole("button", { name: "Stop", exact: true }).click();
+    await play.stopped;
+    await page.locator(".notice", { hasText: "Stopping: what was read is being checked." }).waitFor();
+    play.send({ ...DONE, outcome: "partial", stop_reason: "interrupted" });
+    play.end();
+    await page.locator(".outcome", { hasText: "Partial answer: the run was stopped" }).waitFor();
+    expect(await answer(page)).not.toContain("moon");
+    expect(await page.locator(".chip").allInnerTexts()).toEqual(["[1]", "[1]", "[2~]", "[3!]", "no source"]);
+    expect(await page.locator(".unchecked-draft").count()).toBe(0);
+  });
+
+  test.each(["pressed twice", "not heard by the server"])(
+    "a stop that is %s closes the connection, and the draft that stays is marked as unchecked",
+    async (how) => {
+      const page = await open();
+      const play = await ask(page);
+      if (how.startsWith("not")) play.stop = () => 404;
+      play.send(CALLS[0], text("It came from the moon. [Source 1] It is old. [Source 2]"));
+      await page.getByText("from the moon").waitFor();
+      expect(await page.locator(".unchecked-draft").count()).toBe(0);
+      await page.getByRole("button", { name: "Stop", exact: true }).click();
+      await play.stopped;
+      if (how === "pressed twice") await page.getByRole("button", { name: "Stop at once" }).click();
+      await play.gone;
+      await uncheckedDraft(page, "Stopped");
+      await page.reload();
+      await uncheckedDraft(page, "Stopped");
+    },
+  );
+
+  test("a run that is stopped before the server has begun it ends at once", async () => {
+    const page = await open();
+    const play = await ask(page);
+    await page.getByRole("button", { name: "Stop", exact: true }).click();
+    await play.gone;
+    expect(await page.locator(".outcome").innerText()).toBe("Stopped");
+  });
+
+  test("stopped at once, the answer is what had arrived, and the question can be asked again", async () => {
     const page = await open();
     const play = await ask(page);
     play.send(CALLS[0], text("Half an answ"));
     await page.getByText("Half an answ").waitFor();
-    await page.getByRole("button", { name: "Stop" }).click();
+    await page.getByRole("button", { name: "Stop", exact: true }).click();
+    await page.getByRole("button", { name: "Stop at once" }).click();
     await play.gone;
     await page.locator(".outcome", { hasText: "Stopped" }).waitFor();
     expect(await answer(page)).toBe("Half an answ");
@@ -165,7 +221,7 @@ describe("a run", () => {
     else play.end();
     await page.locator(".fault", { hasText: "The connection broke" }).waitFor();
     expect(await answer(page)).toBe("Half an answ");
-    expect(await page.locator(".outcome").innerText()).toBe("Connection lost");
+    await uncheckedDraft(page, "Connection lost");
   });
 
   test("bytes cut within characters, comments, unknown events and a missing last blank line do no harm", async () => {
@@ -374,7 +430,7 @@ describe("what is kept", () => {
     await page.getByText("Half an answ").waitFor();
     await page.reload();
     await play.gone;
-    await page.locator(".outcome", { hasText: "Interrupted" }).waitFor();
+    await uncheckedDraft(page, "Interrupted");
     expect(await answer(page)).toBe("Half an answ");
     expect(await page.locator(".cursor").count()).toBe(0);
   });
@@ -404,6 +460,55 @@ describe("what is kept", () => {
     await page.getByRole("button", { name: "Stop" }).click();
     await ask(page, "Second");
     expect(await page.locator(".turn").count()).toBe(2);
+  });
+
+  test("each tab keeps its own conversation, and a new one begins where the last one is", async () => {
+    const page = await open();
+    await answered(page);
+    const stored = () => page.evaluate(() => Object.values(localStorage).join());
+    await expect.poll(stored).toContain('"status":"done"');
+    const second = await page.context().newPage();
+    await second.goto(server.url);
+    const questions = (tab: Page) => tab.locator(".question").allInnerTexts();
+    const asked = async (tab: Page, question: string) => {
+      const play = await ask(tab, question);
+      play.send({ ...DONE, summary: `About ${question}` });
+      play.end();
+      await tab.getByText(`About ${question}`).waitFor();
+      await expect.poll(stored).toContain(`About ${question}`);
+    };
+    expect(await questions(second)).toEqual([ENGLISH_QUESTION]);
+    await asked(second, "Second?");
+    await asked(page, "First?");
+    await asked(second, "Again?");
+    for (const tab of [page, second, page]) await tab.reload();
+    expect(await questions(page)).toEqual([ENGLISH_QUESTION, "First?"]);
+    expect(await questions(second)).toEqual([ENGLISH_QUESTION, "Second?", "Again?"]);
+    const third = await page.context().newPage();
+    await third.goto(server.url);
+    expect(await questions(third)).toHaveLength(3);
+    await page.getByRole("button", { name: "New conversation" }).click();
+    await page.reload();
+    await page.getByRole("heading", { name: "What would you like to know?" }).waitFor();
+    await second.reload();
+    expect(await questions(second)).toEqual([ENGLISH_QUESTION, "Second?", "Again?"]);
+  });
+
+  test("a very long question has a short heading and can be read whole", async () => {
+    const page = await open();
+    const question = "And what is said about this part of it? ".repeat(120).trim();
+    const play = await ask(page, question);
+    expect(play.messages).toEqual([{ role: "user", content: question }]);
+    play.send(DONE);
+    play.end();
+    await page.locator(".turn[data-status=done]").waitFor();
+    const heading = await page.locator(".question").innerText();
+    expect(heading.length).toBeLessThanOrEqual(201);
+    expect(heading).toMatch(/^And what .*…$/);
+    const whole = page.locator(".whole-question p");
+    expect(await whole.isVisible()).toBe(false);
+    await page.getByText("The whole question").click();
+    expect(await whole.innerText()).toBe(question);
   });
 
   test("corrupt storage is an empty conversation", async () => {

@@ -21,6 +21,7 @@ export interface Selection {
 
 interface ChipContext {
   readonly turn: string;
+  readonly unchecked: boolean;
   readonly statements: readonly Statement[];
   readonly sources: readonly Source[];
   readonly open: Selection | null;
@@ -33,6 +34,8 @@ export interface AnswerProps {
   readonly turn: string;
   readonly text: string;
   readonly writing: boolean;
+  /** The text is a draft whose citations nobody has checked or will check. */
+  readonly unchecked: boolean;
   readonly statements: readonly Statement[];
   readonly sources: readonly Source[];
   readonly open: Selection | null;
@@ -40,16 +43,20 @@ export interface AnswerProps {
 }
 
 /** The answer's Markdown with its citations. Raw HTML stays text, images become links, links lead to the web only. */
-export const Answer = memo(function Answer({ turn, text, writing, statements, sources, open, onOpen }: AnswerProps) {
+export const Answer = memo(function Answer(props: AnswerProps) {
+  const { turn, text, writing, unchecked, statements, sources, open, onOpen } = props;
   const active = open?.statement ?? null;
   const plugins = useMemo(
     () => [remarkGfm, [remarkCitations, { statements, active, cursor: writing }]] as const,
     [statements, active, writing],
   );
-  const chips = useMemo(() => ({ turn, statements, sources, open, onOpen }), [turn, statements, sources, open, onOpen]);
+  const chips = useMemo(
+    () => ({ turn, unchecked, statements, sources, open, onOpen }),
+    [turn, unchecked, statements, sources, open, onOpen],
+  );
   return (
     <Chips value={chips}>
-      <div className="prose" dir="auto">
+      <div className={unchecked ? "prose draft" : "prose"} dir="auto">
         <Markdown remarkPlugins={plugins as never} components={COMPONENTS} urlTransform={webAddress}>
           {writing ? withoutUnfinishedTag(text) : text}
         </Markdown>
@@ -90,12 +97,14 @@ function Chip(props: { "data-source"?: number; "data-statement"?: number; "data-
   const said = verdict === "draft" ? "not checked" : VERDICT_WORDS[verdict];
   const { open } = context;
   const isOpen = open !== null && open.source === source && open.statement === statement;
-  const shown = source === null ? "no source" : `[${source}${verdict === "draft" ? "" : VERDICT_MARKS[verdict]}]`;
+  // While it is written a draft's citation is only a number; one that stays must not look like one that held.
+  const mark = verdict === "draft" ? (context.unchecked ? VERDICT_MARKS.unchecked : "") : VERDICT_MARKS[verdict];
+  const shown = source === null ? "no source" : `[${source}${mark}]`;
   return (
     <button
       type="button"
       id={`citation-${context.turn}-${props["data-place"]}`}
-      className={`chip ${verdict}`}
+      className={verdict === "draft" && context.unchecked ? "chip draft unchecked" : `chip ${verdict}`}
       aria-label={source === null ? "no source: see why" : `${shown} ${said}${title ? `: ${title}` : ""}`}
       aria-expanded={isOpen}
       title={title ? `${title} (${said})` : said}

@@ -153,6 +153,7 @@ export function App() {
             value={question}
             onChange={setQuestion}
             running={chat.running}
+            stopping={chat.stopping}
             inputRef={input}
             onAsk={() => ask(question)}
             onStop={chat.stop}

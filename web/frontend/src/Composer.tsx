@@ -9,13 +9,16 @@ interface ComposerProps {
   readonly value: string;
   readonly onChange: (value: string) => void;
   readonly running: boolean;
+  /** The run was told to stop and ends with what it has; stopping again ends it at once. */
+  readonly stopping: boolean;
   readonly inputRef: RefObject<HTMLTextAreaElement | null>;
   readonly onAsk: () => void;
   readonly onStop: () => void;
 }
 
 /** Where the question is written. Enter asks, Shift+Enter begins a new line. */
-export function Composer({ value, onChange, running, inputRef, onAsk, onStop }: ComposerProps) {
+export function Composer({ value, onChange, running, stopping, inputRef, onAsk, onStop }: ComposerProps) {
+  const stop = stopping ? "Stop at once" : "Stop";
   const hint = useId();
   useLayoutEffect(() => {
     const area = inputRef.current;
@@ -51,7 +54,7 @@ export function Composer({ value, onChange, running, inputRef, onAsk, onStop }: 
         }}
       />
       {running ? (
-        <button type="button" className="send stop" aria-label="Stop" title="Stop" onClick={onStop}>
+        <button type="button" className="send stop" aria-label={stop} title={stop} onClick={onStop}>
           <Icon name="stop" />
         </button>
       ) : (

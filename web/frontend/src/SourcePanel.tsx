@@ -176,7 +176,13 @@ function WholeSource({
   });
   return (
     <>
-      {!turn.result && <p className="soft">The answer is checked against this source when it is complete.</p>}
+      {!turn.result && (
+        <p className="soft">
+          {turn.status === "running"
+            ? "The answer is checked against this source when it is complete."
+            : "The draft was not checked against this source."}
+        </p>
+      )}
       {source.passages.length > 0 && (
         <section>
           <h3>{turn.result ? "Passages behind the answer" : "Passages read"}</h3>

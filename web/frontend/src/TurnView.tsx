@@ -5,7 +5,19 @@ import { statementsOf } from "./citations";
 import type { Result } from "./contract";
 import { count, seconds } from "./format";
 import { Icon, type IconName } from "./icons";
-import { answerText, asMarkdown, hostOf, outcomeLabel, sourcesOf, type Step, stepWords, type Turn } from "./run";
+import {
+  answerText,
+  asMarkdown,
+  headingOf,
+  hostOf,
+  isUnchecked,
+  outcomeLabel,
+  sourcesOf,
+  type Step,
+  stepWords,
+  type Turn,
+  UNCHECKED_DRAFT,
+} from "./run";
 import { Counts, SourceCards } from "./Sources";
 
 interface TurnProps {
@@ -21,7 +33,9 @@ interface TurnProps {
 /** One question with what was done for it, its answer and the sources of the answer. */
 export const TurnView = memo(function TurnView({ turn, open, onOpen, onAgain, known }: TurnProps) {
   const heading = useId();
+  const question = headingOf(turn.question);
   const running = turn.status === "running";
+  const unchecked = isUnchecked(turn);
   const result = turn.result;
   const statements = useMemo(() => (result ? statementsOf(result.summary, result.checks) : []), [result]);
   const text = answerText(turn);
@@ -30,14 +44,27 @@ export const TurnView = memo(function TurnView({ turn, open, onOpen, onAgain, kn
   return (
     <article className="turn" aria-labelledby={heading} aria-busy={running} data-status={turn.status}>
       <h2 className="question" id={heading} dir="auto">
-        {turn.question}
+        {question.heading}
       </h2>
+      {question.whole && (
+        <details className="whole-question">
+          <summary>The whole question</summary>
+          <p dir="auto">{turn.question}</p>
+        </details>
+      )}
       {turn.steps.length > 0 && <Steps steps={turn.steps} />}
+      {unchecked && (
+        <p className="unchecked-draft" role="note">
+          <Icon name="warning" />
+          <span>{UNCHECKED_DRAFT}</span>
+        </p>
+      )}
       {(text || running) && (
         <Answer
           turn={turn.id}
           text={text}
           writing={running}
+          unchecked={unchecked}
           statements={statements}
           sources={sources}
           open={open}
@@ -224,7 +251,7 @@ function Remarks({ result, notices, known }: { result: Result; notices: readonly
             <ul>
               {unread.map((entry, index) => (
                 <li key={index}>
-                  {entry.target}: {[entry.status, entry.detail].filter(Boolean).join(", ")}
+                  {entry.target}: {[entry.words, entry.detail].filter(Boolean).join(", ")}
                 </li>
               ))}
             </ul>

@@ -112,14 +112,28 @@ export function uploadFile(file: File, onProgress: (share: number) => void, sign
   });
 }
 
-/** Ask, and give out the run's events as they come. Ends after `done`, or where the stream ends. */
-export async function* ask(messages: readonly Message[], signal: AbortSignal): AsyncGenerator<ChatEvent> {
+/** Ask the server to end a run with what it has; its stream then goes on to the checked partial answer. */
+export async function stopRun(run: string): Promise<void> {
+  await request(`/chat/${encodeURIComponent(run)}`, { method: "DELETE", headers: headers() });
+}
+
+/**
+ * Ask, and give out the run's events as they come. Ends after `done`, or where the stream ends. `onRun` is told under
+ * which name the run can be stopped, once the server has begun it.
+ */
+export async function* ask(
+  messages: readonly Message[],
+  signal: AbortSignal,
+  onRun: (run: string) => void = () => undefined,
+): AsyncGenerator<ChatEvent> {
   const response = await request("/chat", {
     method: "POST",
     headers: headers({ "Content-Type": "application/json", Accept: "text/event-stream" }),
     body: JSON.stringify({ messages }),
     signal,
   });
+  const run = response.headers.get("X-Run");
+  if (run) onRun(run);
   if (!response.body) return;
   for await (const { event, data } of readEvents(response.body, { silence: SILENCE })) {
     const read = event === "message" ? readEvent(data) : null;

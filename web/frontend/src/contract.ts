@@ -56,6 +56,8 @@ export interface LedgerEntry {
   readonly kind: string;
   readonly target: string;
   readonly status: string;
+  /** The status for people. */
+  readonly words: string;
   readonly detail: string;
 }
 
@@ -238,7 +240,8 @@ export function readCheck(value: unknown): Check | null {
 function readLedger(value: unknown): LedgerEntry | null {
   if (!isRecord(value)) return null;
   const [kind, target, status, detail] = ["kind", "target", "status", "detail"].map((name) => text(value[name]));
-  return { kind: kind ?? "", target: target ?? "", status: status ?? "", detail: detail ?? "" };
+  const words = text(value["words"]) || (status ?? "");
+  return { kind: kind ?? "", target: target ?? "", status: status ?? "", words, detail: detail ?? "" };
 }
 
 export function readResult(json: Json): Result {

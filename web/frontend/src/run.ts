@@ -32,6 +32,8 @@ export interface Turn {
 }
 
 export const BROKEN = "The connection broke before the answer was finished. What had arrived is kept.";
+export const STOPPING = "Stopping: what was read is being checked.";
+export const UNCHECKED_DRAFT = "Unchecked draft: it was not finished, and no citation in it was checked.";
 const MOST_NOTICES = 20;
 
 export function newTurn(id: string, question: string, asked_at: string): Turn {
@@ -96,8 +98,24 @@ export function answerText(turn: Turn): string {
   return turn.result ? turn.result.summary : turn.draft;
 }
 
+/** Whether what stands as the answer is a draft that nothing will check any more. */
+export function isUnchecked(turn: Turn): boolean {
+  return turn.status !== "running" && !turn.result && turn.draft.trim() !== "";
+}
+
 export function sourcesOf(turn: Turn): readonly Source[] {
   return turn.result ? turn.result.sources : turn.sources;
+}
+
+const HEADING_CHARACTERS = 200;
+
+/** A question as a heading, and the whole of it on one line where the heading holds only its beginning. */
+export function headingOf(question: string): { readonly heading: string; readonly whole: string } {
+  const line = question.replace(/\s+/g, " ").trim();
+  if (line.length <= HEADING_CHARACTERS) return { heading: question, whole: "" };
+  const cut = line.lastIndexOf(" ", HEADING_CHARACTERS - 1);
+  const end = cut > HEADING_CHARACTERS / 2 ? cut : HEADING_CHARACTERS - 1;
+  return { heading: `${line.slice(0, end).replace(/[\ud800-\udbff]$|[ ,;:]+$/, "")}…`, whole: line };
 }
 
 export interface Message {
@@ -133,7 +151,9 @@ export function asMarkdown(turn: Turn): string {
       .map((number) => `[${number}]`)
       .join(""),
   );
-  return [`# ${turn.question}`, text.trim(), sources.length > 0 ? `## Sources\n\n${sources.join("\n")}` : ""]
+  const { heading, whole } = headingOf(turn.question);
+  const warning = isUnchecked(turn) ? `> **${UNCHECKED_DRAFT}**` : "";
+  return [`# ${heading}`, whole && `**Question:** ${whole}`, warning, text.trim(), sources.length > 0 ? `## Sources\n\n${sources.join("\n")}` : ""]
     .filter(Boolean)
     .join("\n\n")
     .concat("\n");
@@ -146,7 +166,7 @@ const STOP_REASONS: Readonly<Record<string, string>> = {
   max_tokens: "the token limit was reached",
   max_wall_clock_time: "time was up",
   max_cost: "the cost limit was reached",
-  interrupted: "the run was interrupted",
+  interrupted: "the run was stopped",
   provider_error: "the language model could not be reached",
   search_error: "no search engine answered",
   no_progress: "the model made no progress",
@@ -172,7 +192,7 @@ export function outcomeLabel(
     return { tone, label: OUTCOMES[result.outcome], detail };
   }
   if (status === "stopped")
-    return { tone: "plain", label: "Stopped", detail: "nothing here was checked against its sources" };
+    return { tone: "plain", label: "Stopped", detail: turn.draft ? "the draft was not checked against its sources" : "" };
   if (status === "interrupted")
     return { tone: "warn", label: "Interrupted", detail: "the page was left while the answer was being written" };
   if (status === "broken") return { tone: "bad", label: "Connection lost", detail: "" };

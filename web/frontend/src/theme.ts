@@ -8,7 +8,7 @@ const THEMES: readonly Theme[] = ["system", "light", "dark"];
 
 export function storedTheme(): Theme {
   try {
-    return THEMES.find((one) => one === browserStorage()?.getItem(KEY)) ?? "system";
+    return THEMES.find((one) => one === browserStorage("localStorage")?.getItem(KEY)) ?? "system";
   } catch {
     return "system";
   }
@@ -23,7 +23,7 @@ export function applyTheme(theme: Theme): void {
 export function chooseTheme(theme: Theme): void {
   applyTheme(theme);
   try {
-    browserStorage()?.setItem(KEY, theme);
+    browserStorage("localStorage")?.setItem(KEY, theme);
   } catch {
     // the choice then lasts as long as the page
   }

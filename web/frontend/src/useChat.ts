@@ -1,10 +1,10 @@
-import { useCallback, useEffect, useReducer, useRef } from "react";
+import { useCallback, useEffect, useReducer, useRef, useState } from "react";
 
-import { ask, RequestError } from "./api";
+import { ask, RequestError, stopRun } from "./api";
 import type { ChatEvent } from "./contract";
-import { applyEvent, BROKEN, closed, type Message, messagesFor, newTurn, type Status, type Turn } from "./run";
+import { applyEvent, BROKEN, closed, type Message, messagesFor, newTurn, type Status, STOPPING, type Turn } from "./run";
 import { SilentStreamError } from "./sse";
-import { loadTurns, saveTurns } from "./storage";
+import { randomId, Shelf } from "./storage";
 
 /**
  * Events are gathered this many milliseconds before the page is drawn anew, since a stream may bring hundreds a second.
@@ -12,6 +12,8 @@ import { loadTurns, saveTurns } from "./storage";
  */
 const gatherFor = (drafted: number): number => 40 + drafted / 80;
 const SAVE_EVERY = 500;
+/** A run that was told to stop writes and checks what it has; after this many milliseconds nobody waits for it. */
+const STOP_PATIENCE = 15_000;
 
 type Action =
   | { readonly do: "ask"; readonly turn: Turn; readonly instead: string | undefined }
@@ -39,16 +41,28 @@ export interface Chat {
   readonly running: boolean;
   /** Ask a question, in place of the turn `instead` where one is asked again. */
   readonly ask: (question: string, instead?: string) => void;
+  /** End the run with what it has; the second time, at once and with nothing checked. */
   readonly stop: () => void;
+  /** Whether the run has been told to stop. */
+  readonly stopping: boolean;
   /** Begin anew; gives back what was there, for `restore`. */
   readonly clear: () => readonly Turn[];
   readonly restore: (turns: readonly Turn[]) => void;
 }
 
+/** The run that is going on: how its stream is cut, under which name the server can be told to stop it. */
+interface Going {
+  readonly cut: AbortController;
+  readonly turn: string;
+  name: string;
+  stopping: boolean;
+}
+
 /** The conversation and the one run that may be going on in it. `onUnauthorized`: the server wants another token. */
 export function useChat(onUnauthorized: () => void): Chat {
-  const [turns, dispatch] = useReducer(reduce, undefined, () => loadTurns());
-  const run = useRef<AbortController | null>(null);
+  const [turns, dispatch] = useReducer(reduce, undefined, () => tabsShelf().load());
+  const run = useRef<Going | null>(null);
+  const [stopping, setStopping] = useState(false);
   const running = turns.some((turn) => turn.status === "running");
   const latest = useRef(turns);
   latest.current = turns;
@@ -57,38 +71,52 @@ export function useChat(onUnauthorized: () => void): Chat {
   const start = useCallback(
     (question: string, instead?: string) => {
       if (run.current) return;
-      const controller = new AbortController();
-      run.current = controller;
       const turn = newTurn(randomId(), question, new Date().toISOString());
+      const going: Going = { cut: new AbortController(), turn: turn.id, name: "", stopping: false };
+      run.current = going;
+      setStopping(false);
       const messages = messagesFor(
         latest.current.filter((one) => one.id !== instead),
         question,
       );
       dispatch({ do: "ask", turn, instead });
       const gathered = gatherer((events) => dispatch({ do: "events", id: turn.id, events }));
-      void follow(messages, controller.signal, gathered.push)
+      void follow(messages, going, gathered.push)
         .then((end) => {
           gathered.flush();
           dispatch({ do: "close", id: turn.id, ...end });
           if (end.unauthorized) onUnauthorized();
         })
         .finally(() => {
-          if (run.current === controller) run.current = null;
+          if (run.current === going) run.current = null;
         });
     },
     [onUnauthorized],
   );
 
-  const stop = useCallback(() => run.current?.abort(), []);
+  const stop = useCallback(() => {
+    const going = run.current;
+    if (!going) return;
+    // A run that the server has not begun has nothing to be checked, and who presses again does not want to wait.
+    if (going.stopping || !going.name) return going.cut.abort();
+    going.stopping = true;
+    setStopping(true);
+    dispatch({ do: "events", id: going.turn, events: [{ type: "notice", content: STOPPING }] });
+    const patience = setTimeout(() => going.cut.abort(), STOP_PATIENCE);
+    going.cut.signal.addEventListener("abort", () => clearTimeout(patience));
+    stopRun(going.name).catch(() => {
+      if (run.current === going) going.cut.abort(); // it has not heard: the closed connection tells it too
+    });
+  }, []);
   const clear = useCallback(() => {
     const before = latest.current.map((turn) => closed(turn, "stopped"));
-    run.current?.abort();
+    run.current?.cut.abort();
     run.current = null;
     dispatch({ do: "set", turns: [] });
     return before;
   }, []);
   const restore = useCallback((before: readonly Turn[]) => dispatch({ do: "set", turns: before }), []);
-  return { turns, running, ask: start, stop, clear, restore };
+  return { turns, running, stopping: running && stopping, ask: start, stop, clear, restore };
 }
 
 interface End {
@@ -100,11 +128,12 @@ interface End {
 /** Read one run to its end. Says how the turn is to be closed where no `done` has closed it. */
 async function follow(
   messages: readonly Message[],
-  signal: AbortSignal,
+  going: Going,
   onEvent: (event: ChatEvent) => void,
 ): Promise<End> {
+  const { signal } = going.cut;
   try {
-    for await (const event of ask(messages, signal)) onEvent(event);
+    for await (const event of ask(messages, signal, (name) => (going.name = name))) onEvent(event);
     return { status: "broken", error: BROKEN };
   } catch (problem) {
     if (signal.aborted) return { status: "stopped" };
@@ -139,15 +168,22 @@ function gatherer(send: (events: readonly ChatEvent[]) => void): {
   };
 }
 
+let shelf: Shelf | undefined;
+
+/** Where this tab keeps its conversation; one for the whole life of the page, since its name is taken when it is made. */
+const tabsShelf = (): Shelf => (shelf ??= new Shelf());
+
 /** Keep the stored conversation up to date: twice a second while it changes, and when the page is left. */
 function useSaved(turns: readonly Turn[]): void {
   const loaded = useRef(turns);
+  const latest = useRef(turns);
+  latest.current = turns;
   const unsaved = useRef<readonly Turn[] | null>(null);
   const timer = useRef<ReturnType<typeof setTimeout>>(undefined);
   const save = useCallback(() => {
     clearTimeout(timer.current);
     timer.current = undefined;
-    if (unsaved.current) saveTurns(unsaved.current);
+    if (unsaved.current) tabsShelf().save(unsaved.current);
     unsaved.current = null;
   }, []);
   useEffect(() => {
@@ -157,16 +193,18 @@ function useSaved(turns: readonly Turn[]): void {
     timer.current ??= setTimeout(save, SAVE_EVERY);
   }, [turns, save]);
   useEffect(() => {
-    window.addEventListener("pagehide", save);
+    const leave = (): void => {
+      save();
+      tabsShelf().leave(latest.current);
+    };
+    const back = (): void => tabsShelf().comeBack();
+    window.addEventListener("pagehide", leave);
+    window.addEventListener("pageshow", back);
     document.addEventListener("visibilitychange", save);
     return () => {
-      window.removeEventListener("pagehide", save);
+      window.removeEventListener("pagehide", leave);
+      window.removeEventListener("pageshow", back);
       document.removeEventListener("visibilitychange", save);
     };
   }, [save]);
-}
-
-/** `crypto.randomUUID` exists in secure contexts only, which a LAN address over HTTP is not. */
-function randomId(): string {
-  return Array.from(crypto.getRandomValues(new Uint8Array(8)), (byte) => byte.toString(16).padStart(2, "0")).join("");
 }

@@ -37,6 +37,7 @@ function show(text: string, more: Partial<AnswerProps> & { checks?: Check[] } = 
     turn: "t",
     text,
     writing: false,
+    unchecked: false,
     statements: statementsOf(text, more.checks ?? []),
     sources: [source(1), source(2), source(3)],
     open: null,

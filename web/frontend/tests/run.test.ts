@@ -6,6 +6,8 @@ import {
   applyEvent,
   asMarkdown,
   closed,
+  headingOf,
+  isUnchecked,
   messagesFor,
   MOST_HISTORY,
   newTurn,
@@ -13,6 +15,7 @@ import {
   statusSentence,
   stepWords,
   type Turn,
+  UNCHECKED_DRAFT,
 } from "../src/run";
 
 const event = (json: object): ChatEvent => {
@@ -149,7 +152,41 @@ test("the copied answer is Markdown with bare numbers and its sources", () => {
   expect(asMarkdown(run({ ...done, summary: "Tea is old [Source 1, 2].", sources }))).toBe(
     "# Why?\n\nTea is old [1][2].\n\n## Sources\n\n1. Tea. 2024-01-31. https://a.example/tea\n2. Report. report.pdf, p. 3\n",
   );
-  expect(asMarkdown(run({ type: "text", content: "Half" }))).toBe("# Why?\n\nHalf\n");
+  expect(asMarkdown(run({ ...done, summary: "Short." }))).toBe("# Why?\n\nShort.\n");
+});
+
+test("a draft that nothing will check any more is one, and its copy says so", () => {
+  const drafted = run({ type: "text", content: "Half [Source 1]" });
+  for (const status of ["stopped", "broken", "interrupted"] as const) {
+    const ended = closed(drafted, status);
+    expect(isUnchecked(ended)).toBe(true);
+    expect(asMarkdown(ended)).toBe(`# Why?\n\n> **${UNCHECKED_DRAFT}**\n\nHalf [1]\n`);
+  }
+  expect(isUnchecked(drafted)).toBe(false); // it is still being written
+  expect(isUnchecked(applyEvent(drafted, event(done)))).toBe(false);
+  expect(isUnchecked(closed(run(call), "stopped"))).toBe(false);
+});
+
+test.each([
+  ["words", "And what of part number one? ".repeat(180)],
+  ["lines", "And what of it?\n".repeat(300)],
+  ["one word", "x".repeat(5_000)],
+  ["surrogate pairs", "😀".repeat(2_500)],
+])("a very long question has a short heading of one line, and stays whole: %s", (_, question) => {
+  const { heading, whole } = headingOf(question);
+  expect(heading.length).toBeLessThanOrEqual(201);
+  expect(heading).not.toContain("\n");
+  expect(heading).not.toMatch(/[\ud800-\udbff](?![\udc00-\udfff])/); // no half of a character
+  expect(whole.startsWith(heading.slice(0, -1))).toBe(true);
+  expect(whole).toBe(question.trim().replaceAll("\n", " "));
+  const copied = asMarkdown({ ...run(done), question });
+  expect(copied.split("\n")[0]).toBe(`# ${heading}`);
+  expect(copied.split(whole)).toHaveLength(2);
+});
+
+test("an ordinary question is its own heading", () => {
+  for (const question of ["Why?", "Two\nlines", "x ".repeat(100).trim()])
+    expect(headingOf(question)).toEqual({ heading: question, whole: "" });
 });
 
 test("a long conversation is sent without its oldest turns", () => {

@@ -2,12 +2,15 @@ import { expect, test } from "vitest";
 
 import { readEvent } from "../src/contract";
 import { applyEvent, newTurn, type Turn } from "../src/run";
-import { loadTurns, MOST_CHARACTERS, MOST_TURNS, saveTurns } from "../src/storage";
+import { MOST_CHARACTERS, MOST_CONVERSATIONS, MOST_TURNS, Shelf } from "../src/storage";
 
-/** A Storage in memory that takes so many characters. */
+/** A Storage in memory that takes values of so many characters, and so many in all. */
 class Memory implements Storage {
   readonly items = new Map<string, string>();
-  constructor(private readonly quota = Infinity) {}
+  constructor(
+    private readonly quota = Infinity,
+    private readonly total = Infinity,
+  ) {}
   get length(): number {
     return this.items.size;
   }
@@ -24,10 +27,55 @@ class Memory implements Storage {
     this.items.delete(key);
   }
   setItem(key: string, value: string): void {
-    if (value.length > this.quota) throw new DOMException("full", "QuotaExceededError");
+    const others = [...this.items].reduce((sum, [name, one]) => sum + (name === key ? 0 : one.length), 0);
+    if (value.length > this.quota || others + value.length > this.total)
+      throw new DOMException("full", "QuotaExceededError");
     this.items.set(key, value);
   }
+  copy(): Memory {
+    const copy = new Memory(this.quota, this.total);
+    for (const [key, value] of this.items) copy.items.set(key, value);
+    return copy;
+  }
 }
+
+/** A tab of the browser: its page can be left and come back, and the browser can make a second one of it. */
+class Tab {
+  turns: readonly Turn[];
+  private shelf: Shelf;
+  constructor(
+    private readonly storage: Storage | null,
+    private readonly session = new Memory(),
+  ) {
+    this.shelf = new Shelf(storage, session);
+    this.turns = this.shelf.load();
+  }
+  get ids(): string[] {
+    return this.turns.map(({ id }) => id);
+  }
+  ask(...ids: string[]): this {
+    this.turns = [...this.turns, ...ids.map((id) => finished(id))];
+    expect(this.shelf.save(this.turns)).toBe(true);
+    return this;
+  }
+  clear(): this {
+    this.turns = [];
+    this.shelf.save([]);
+    return this;
+  }
+  reload(): this {
+    this.shelf.leave(this.turns);
+    this.shelf = new Shelf(this.storage, this.session);
+    this.turns = this.shelf.load();
+    return this;
+  }
+  duplicate(): Tab {
+    return new Tab(this.storage, this.session.copy());
+  }
+}
+
+const saveTurns = (turns: readonly Turn[], storage: Storage | null) => new Shelf(storage, new Memory()).save(turns);
+const loadTurns = (storage: Storage | null): Turn[] => new Shelf(storage, new Memory()).load();
 
 const turn = (id: string, question = "Why?"): Turn => newTurn(id, question, "2026-11-30T12:00:00Z");
 const finished = (id: string, question = "Why?"): Turn => ({ ...turn(id, question), status: "done" });
@@ -156,4 +204,73 @@ test("no storage, or one that takes nothing, is told and does no harm", () => {
   expect(saveTurns([finished("a")], null)).toBe(false);
   expect(loadTurns(null)).toEqual([]);
   expect(saveTurns([finished("a")], new Memory(10))).toBe(false);
+});
+
+test("a new tab begins where the last one is, and each keeps its own turns from there on", () => {
+  const storage = new Memory();
+  const first = new Tab(storage).ask("a");
+  const second = new Tab(storage);
+  expect(second.ids).toEqual(["a"]);
+  second.ask("b");
+  first.ask("c");
+  second.ask("d");
+  expect([first.reload().ids, second.reload().ids]).toEqual([
+    ["a", "c"],
+    ["a", "b", "d"],
+  ]);
+  expect(new Tab(storage).ids).toEqual(["a", "b", "d"]);
+});
+
+test("a tab that the browser makes of another one has a conversation of its own", () => {
+  const storage = new Memory();
+  const first = new Tab(storage).ask("a").reload();
+  const second = first.duplicate();
+  expect(second.ids).toEqual(["a"]);
+  second.ask("b");
+  first.ask("c");
+  expect([first.reload().ids, second.reload().ids]).toEqual([
+    ["a", "c"],
+    ["a", "b"],
+  ]);
+});
+
+test("a new conversation in one tab leaves the others theirs, also one that was only looked at", () => {
+  const storage = new Memory();
+  const first = new Tab(storage).ask("a");
+  const [looking, writing] = [new Tab(storage), new Tab(storage).ask("b")];
+  first.clear();
+  expect(looking.reload().ids).toEqual(["a"]);
+  expect(looking.reload().ids).toEqual(["a"]);
+  expect(writing.reload().ids).toEqual(["a", "b"]);
+  expect(first.reload().ids).toEqual([]);
+  expect(looking.ask("d").reload().ids).toEqual(["a", "d"]);
+});
+
+test("a conversation begun anew is what a new tab begins with", () => {
+  const storage = new Memory();
+  new Tab(storage).ask("a");
+  new Tab(storage).clear();
+  expect(new Tab(storage).ids).toEqual([]);
+});
+
+test("the conversations of closed tabs are bounded, and a tab that is open keeps its own all the same", () => {
+  const storage = new Memory();
+  const open = new Tab(storage).ask("a");
+  for (let i = 0; i < MOST_CONVERSATIONS + 3; i++) new Tab(storage).clear().ask(`t${i}`);
+  expect(storage.length).toBe(MOST_CONVERSATIONS);
+  expect(open.reload().ids).toEqual(["a"]);
+  expect(open.ask("b").reload().ids).toEqual(["a", "b"]);
+});
+
+test("where the storage is full the conversation written longest ago makes room, before any turn of this one", () => {
+  const storage = new Memory(Infinity, 6_000);
+  const long = (id: string): Turn => finished(id, "x".repeat(1_000));
+  const tabs = ["a", "b", "c", "d", "e"].map((id) => {
+    const tab = new Shelf(storage, new Memory());
+    expect(tab.save([long(id)])).toBe(true);
+    return tab;
+  });
+  expect(tabs[4]?.save([long("e"), long("f"), long("g")])).toBe(true);
+  expect(loadTurns(storage).map(({ id }) => id)).toEqual(["e", "f", "g"]);
+  expect(storage.length).toBeLessThan(5);
 });
