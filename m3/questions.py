@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from functools import lru_cache
 from threading import Lock
-from typing import Any
 
 from m3.patterns import lazy_pattern
+from m3.stemmers import stemmer
 from m3.words import STOP_WORDS, stem, words
 
 MAX_STEMS = 32  # of the question, indexed
@@ -90,19 +90,12 @@ _MANNER = frozenset(
 _stemmer_lock = Lock()
 
 
-@lru_cache(maxsize=1)
-def _german_stemmer() -> Any:
-    import snowballstemmer
-
-    return snowballstemmer.stemmer("german")
-
-
 @lru_cache(maxsize=65_536)
 def _german_stem(word: str) -> str:
     if not word.isalpha() or _CYRILLIC.match(word):
         return stem(word)
     with _stemmer_lock:  # the stemmer keeps the word it works on in itself
-        return str(_german_stemmer().stemWord(word))
+        return str(stemmer("german").stemWord(word))
 
 
 @lru_cache(maxsize=65_536)

@@ -6,9 +6,9 @@ import unicodedata
 from collections.abc import Collection, Iterable, Sequence
 from functools import lru_cache
 from threading import Lock
-from typing import Any
 
 from m3.patterns import lazy_pattern
+from m3.stemmers import stemmer
 
 STOP_WORDS = frozenset(
     """a about above after again all also am an and any are as at be because been before being below between both
@@ -31,20 +31,13 @@ _NOT_ASCII = lazy_pattern(r"[^\x00-\x7f]")
 _stemmer_lock = Lock()
 
 
-@lru_cache(maxsize=2)
-def _stemmer(language: str) -> Any:
-    import snowballstemmer
-
-    return snowballstemmer.stemmer(language)
-
-
 @lru_cache(maxsize=65_536)
 def stem(word: str) -> str:
     """The Snowball stem of a lower-case word, English for ASCII letters, Russian for Cyrillic; others stay."""
     if not word.isalpha() or not (word.isascii() or "\u0400" <= word[0] <= "\u04ff"):
         return word
     with _stemmer_lock:  # the stemmer keeps the word it works on in itself
-        return str(_stemmer("english" if word.isascii() else "russian").stemWord(word))
+        return str(stemmer("english" if word.isascii() else "russian").stemWord(word))
 
 
 def words(text: str) -> list[str]:
