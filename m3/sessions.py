@@ -13,7 +13,6 @@ from datetime import datetime, timezone
 from typing import Any
 
 import config
-from m3.questions import MAX_STEM, question_stems
 from m3.untrusted import safe_line
 from m3.words import STOP_WORDS, stem, terms, words
 
@@ -89,6 +88,8 @@ def session_of(output: Any, now: float) -> PastResearch:
 
     output: a FinalOutput. now: seconds since the epoch.
     """
+    from m3.questions import question_stems  # not for a run that is not remembered
+
     query = _text(output.query)
     sources = tuple(_source(s, _verdicts(output)) for s in list(output.sources)[:MAX_SOURCES])
     summary = cut_bytes(_text(output.summary), MAX_SUMMARY_BYTES)
@@ -129,6 +130,8 @@ def _verdicts(output: Any) -> dict[int, dict[str, int]]:
 
 def _topics(query: str, summary: str, titles: Sequence[str]) -> tuple[str, ...]:
     """The words that the report uses most and the question does not; a title's words count three times."""
+    from m3.questions import MAX_STEM
+
     known, counts, shown = set(terms(query)), Counter[str](), dict[str, str]()
     for text, weight in ((summary, 1), *((title, 3) for title in titles)):
         for word in words(text):

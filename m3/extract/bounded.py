@@ -8,8 +8,6 @@ is given as it stands between the tags.
 
 from __future__ import annotations
 
-import multiprocessing
-import resource
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from m3.extract.bare import bare_text
@@ -108,6 +106,8 @@ def _without_scripts(html: str) -> str:
 
 def _in_worker(html: str, url: str) -> Page:
     """Read a page in a process of its own, within `WORKER_SECONDS` and `WORKER_BYTES`."""
+    import multiprocessing  # not for ordinary pages
+
     context = multiprocessing.get_context("spawn")
     ours, theirs = context.Pipe(duplex=False)
     worker = context.Process(target=_work, args=(theirs, html, url), daemon=True)
@@ -127,6 +127,8 @@ def _in_worker(html: str, url: str) -> Page:
 
 
 def _work(connection: Connection, html: str, url: str) -> None:
+    import resource
+
     seconds = int(WORKER_SECONDS)
     resource.setrlimit(resource.RLIMIT_AS, (WORKER_BYTES, WORKER_BYTES))
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))

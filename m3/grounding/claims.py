@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from m3.grounding.sentences import split_block
 from m3.grounding.tags import TAG, TAG_PATTERN, tag_numbers, without_tags
@@ -45,8 +44,7 @@ _PRONOUN = lazy_pattern(
 BlockKind = Literal["text", "item", "heading", "row", "header_row", "code"]
 
 
-@dataclass(frozen=True)
-class Claim:
+class Claim(NamedTuple):
     """One sentence of a summary. `text` has neither tags nor Markdown marks; offsets are the summary's.
 
     cited: the source numbers as written; is_claim: False for headings, questions and what speaks of the report

@@ -6,9 +6,12 @@ import re
 import unicodedata
 from bisect import bisect_right
 from collections.abc import Sequence
-from difflib import SequenceMatcher
+from typing import TYPE_CHECKING
 
 from m3.patterns import lazy_pattern
+
+if TYPE_CHECKING:
+    from difflib import SequenceMatcher
 
 MIN_CHARACTERS, MAX_CHARACTERS = 12, 400  # shorter ones are scare quotes
 MIN_RATIO = 0.92  # of what is quoted, for slips of a letter …
@@ -101,6 +104,8 @@ class NormalText:
 
     def _nearly(self, wanted: str) -> tuple[int, int] | None:
         """The best near match around the places where a rare piece of the quotation stands."""
+        from difflib import SequenceMatcher  # most quotations are exact, or stand nowhere
+
         step = max(8, len(wanted) // 4)
         starts: set[int] = set()
         for i in range(0, max(1, len(wanted) - step + 1), max(4, step // 2)):
@@ -136,6 +141,8 @@ def _slip(word: str, other: str) -> bool:
         return True
     if any(c.isdigit() for c in word + other):
         return False
+    from difflib import SequenceMatcher
+
     return SequenceMatcher(None, word, other, autojunk=False).ratio() >= 0.75
 
 
