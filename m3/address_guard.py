@@ -11,8 +11,7 @@ import ipaddress
 import re
 import unicodedata
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 from urllib.parse import quote, urlsplit
 
 from m3.patterns import lazy_pattern
@@ -96,8 +95,7 @@ def is_private(address: Address) -> bool:
     return any(address in network for network in _PRIVATE)
 
 
-@dataclass(frozen=True)
-class WebTarget:
+class WebTarget(NamedTuple):
     """A URL that passed the gate, taken apart. `url` is its canonical spelling without the fragment."""
 
     url: str
@@ -203,8 +201,7 @@ def _literal(host: str) -> Address | None:
     return address
 
 
-@dataclass(frozen=True)
-class AddressGuard:
+class AddressGuard(NamedTuple):
     """Decides over a target and the addresses its name resolved to.
 
     private_hosts: `(host, port)` pairs that the user opened by name; port None stands for 80 and 443.

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from m3.records import RunControl
 
@@ -24,13 +23,12 @@ class CallFailedError(Exception):
         self.timed_out = timed_out
 
 
-@dataclass(frozen=True)
-class ApiReply:
+class ApiReply(NamedTuple):
     """Status, headers (names in lower case) and body of a reply, whatever the status."""
 
     status: int
-    headers: Mapping[str, str] = field(default_factory=dict)
-    body: bytes = b""
+    headers: Mapping[str, str]
+    body: bytes
 
     def json(self) -> Any:
         """The body as JSON, or None when it is not JSON."""

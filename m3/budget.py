@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from m3.records import Message, Usage
 
@@ -17,7 +18,6 @@ MIN_OUTPUT = 200  # tokens; a call that could not even write this much is not ma
 MESSAGE_OVERHEAD = 16  # bytes a message costs beyond its text (roles and separators)
 
 
-@dataclass
 class PromptCounter:
     """Estimates a prompt's tokens from what the server counted before.
 
@@ -25,9 +25,10 @@ class PromptCounter:
     times the last known ratio; before the first count there are only bytes.
     """
 
-    tokens_per_byte: float | None = None
-    counted: tuple[Message, ...] = ()
-    exact: int = 0
+    def __init__(self) -> None:
+        self.tokens_per_byte: float | None = None
+        self.counted: tuple[Message, ...] = ()
+        self.exact = 0
 
     def expected(self, messages: Sequence[Message]) -> int:
         """The likely count, as a server would report it."""
@@ -111,8 +112,7 @@ class TokenBudget:
         self.cost_usd += cost or 0.0
 
 
-@dataclass(frozen=True)
-class Oddity:
+class Oddity(NamedTuple):
     """A reported usage that cannot be what it seems. window: tokens to which the server seems to cut, or 0."""
 
     warning: str

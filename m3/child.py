@@ -14,8 +14,7 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from config import PROGRAM_DIR
 from m3.records import RunControl
@@ -29,8 +28,7 @@ class ChildError(Exception):
         self.code = code
 
 
-@dataclass(frozen=True)
-class ChildLimits:
+class ChildLimits(NamedTuple):
     """What one child may use. A child that honours `cpu_s` itself can still answer with what it has."""
 
     seconds: float = 10.0

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import zip_longest
+from typing import NamedTuple
 
 from m3.comparison import sides_of
 from m3.grounding import split_sentences
@@ -51,8 +52,7 @@ def _naming_terms(side: str, candidates: Sequence[_Candidate]) -> frozenset[str]
     return whole if sum(whole <= c.terms for c in candidates) >= 3 else name_terms(side)
 
 
-@dataclass(frozen=True)
-class Evidence:
+class Evidence(NamedTuple):
     """What the report may be written from: one source's number, title and passages."""
 
     number: int

@@ -228,7 +228,7 @@ def read_journal(path: str | Path) -> tuple[dict[str, Any], list[Effect]]:
     if header.get("schema") != SCHEMA_VERSION or "query" not in header:
         raise TraceError(f"{path} is no trace of this program (schema {header.get('schema')!r}, need {SCHEMA_VERSION})")
     try:
-        return header, from_plain(_Effects, {"items": records}).items
+        return header, from_plain(list[Effect], records)
     except CodecError as problem:
         raise TraceError(f"{path}: {problem}") from None
 
@@ -277,23 +277,9 @@ def _is_remembered(header: Mapping[str, Any]) -> bool:
 def history_of(header: Mapping[str, Any]) -> list[Message]:
     """The earlier turns that stand in a trace's header. Raises TraceError."""
     try:
-        return from_plain(_History, {"turns": header.get("history", [])}).turns
+        return from_plain(list[Message], header.get("history", []))
     except CodecError as problem:
         raise TraceError(f"the history of the trace cannot be read: {problem}") from None
-
-
-@dataclass(frozen=True)
-class _History:
-    """The conversation before a run, to be read back from JSON."""
-
-    turns: list[Message]
-
-
-@dataclass(frozen=True)
-class _Effects:
-    """Recorded effects, to be read back from JSON."""
-
-    items: list[Effect]
 
 
 def _line(record: Any) -> str:

@@ -18,8 +18,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from m3.patterns import lazy_pattern
 
@@ -38,11 +37,11 @@ class _Cut(Exception):
     """The text ends inside a value."""
 
 
-@dataclass
 class Budget:
     """Steps the tolerant reader may still take. One step is one token, or `CHARS_PER_STEP` characters looked at."""
 
-    steps: int = MAX_STEPS
+    def __init__(self) -> None:
+        self.steps = MAX_STEPS
 
     def spend(self, chars: int = 0) -> None:
         self.steps -= 1 + chars // CHARS_PER_STEP
@@ -50,8 +49,7 @@ class Budget:
             raise Unreadable("too much broken text")
 
 
-@dataclass(frozen=True)
-class Reading:
+class Reading(NamedTuple):
     """What was read.
 
     value: a JSON value; None when `cut`. end: offset behind it in the text.
@@ -65,13 +63,12 @@ class Reading:
     repairs: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
-class Arguments:
+class Arguments(NamedTuple):
     """The arguments of a call `tool(…)`: positional and named, with the same report as a `Reading`."""
 
-    positional: list[Any] = field(default_factory=list)
-    named: dict[str, Any] = field(default_factory=dict)
-    end: int = 0
+    positional: list[Any]
+    named: dict[str, Any]
+    end: int
     cut: bool = False
     closed: bool = True
 
@@ -129,7 +126,7 @@ def read_call(text: str, start: int, limit: int | None = None, budget: Budget | 
     try:
         positional, named, end = reader.call(start)
     except _Cut:
-        return Arguments(end=limit, cut=True, closed=False)
+        return Arguments([], {}, limit, cut=True, closed=False)
     return Arguments(positional, named, end, closed=reader.closed)
 
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from m3.budget import MIN_OUTPUT, PromptCounter
 from m3.llm_errors import BILLED, FATAL, RETRIED, ProviderFault, RateLimit
@@ -45,8 +44,7 @@ class Endpoint(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class Request:
+class Request(NamedTuple):
     """What one attempt asks for. react: a turn of the loop, not a report; use_stop: end it before an observation."""
 
     messages: tuple[Message, ...]
@@ -56,8 +54,7 @@ class Request:
     use_stop: bool = True
 
 
-@dataclass(frozen=True)
-class Answer:
+class Answer(NamedTuple):
     """What one attempt brought: the reply, and the headers of the response."""
 
     reply: Reply

@@ -10,9 +10,8 @@ import math
 import re
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 from m3.patterns import lazy_pattern
 from m3.records import Usage
@@ -41,8 +40,7 @@ LIMIT_NAMES = {
 }
 
 
-@dataclass(frozen=True)
-class RateLimit:
+class RateLimit(NamedTuple):
     """A limit as a refusal states it. kind: TPM, TPD, RPM, RPD, ITPM, OTPM or ""; counts are 0 where unsaid."""
 
     kind: str = ""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from m3.llm_errors import ProviderFault, classify
@@ -18,19 +17,19 @@ MAX_BODY = 8_000_000  # bytes; a completion of 65,536 tokens with its reasoning 
 MAX_TEXT = 100_000  # characters of one reply that are kept; the rest of a longer one is cut off
 
 
-@dataclass
 class Reply:
     """One reply in normal form. usage is None where the server counted nothing.
 
     finish_reason: `stop`, `length`, `tool_calls`, `refusal`, another word of the server's, or None: it broke off.
     """
 
-    text: str = ""
-    reasoning: str = ""
-    finish_reason: str | None = None
-    usage: Usage | None = None
-    model: str = ""
-    calls: list[dict[str, str]] = field(default_factory=list)  # native tool calls: name, arguments (JSON text)
+    def __init__(self) -> None:
+        self.text = ""
+        self.reasoning = ""
+        self.finish_reason: str | None = None
+        self.usage: Usage | None = None
+        self.model = ""
+        self.calls: list[dict[str, str]] = []  # native tool calls: name, arguments (JSON text)
 
 
 class Reader(Protocol):

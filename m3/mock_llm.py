@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from m3.comparison import sides_of
 from m3.extractive import Evidence, extractive_summary, name_terms
@@ -19,8 +20,7 @@ _OTHER_NAMES = {"search": ("search_web",), "fetch": ("fetch_page",)}
 _KNOWN = (*TOOLS, *(replace(t, name=name, runs=t.name) for t in TOOLS for name in _OTHER_NAMES.get(t.name, ())))
 
 
-@dataclass(frozen=True)
-class _Turn:
+class _Turn(NamedTuple):
     """One earlier turn as the mock finds it in its prompt."""
 
     step: ParsedStep

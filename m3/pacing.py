@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 from m3.llm_errors import RateLimit, seconds_of
 
@@ -94,7 +93,6 @@ def _whole(text: str | None) -> int | None:
     return None if value is None else int(value)
 
 
-@dataclass
 class ModelFacts:
     """What was learned about one model at one address: shared by all runs of the process.
 
@@ -102,10 +100,11 @@ class ModelFacts:
     tokens; both 0 for unknown.
     """
 
-    ledger: RateLedger = field(default_factory=RateLedger)
-    dropped: set[str] = field(default_factory=set)
-    output_cap: int = 0
-    context: int = 0
+    def __init__(self) -> None:
+        self.ledger = RateLedger()
+        self.dropped: set[str] = set()
+        self.output_cap = 0
+        self.context = 0
 
     def max_prompt_tokens(self) -> int:
         """Tokens a prompt may have so that a turn of ordinary length fits beside it; 0 while no limit is known."""

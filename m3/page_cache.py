@@ -6,8 +6,8 @@ import base64
 import contextlib
 import hashlib
 import json
-from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from m3.files import write_atomic
 
@@ -15,8 +15,7 @@ MAX_BYTES = 200_000_000  # of the whole folder; the oldest files go first
 _VERSION = 1
 
 
-@dataclass(frozen=True)
-class CachedBody:
+class CachedBody(NamedTuple):
     """A body as it was received, with what makes the next request for it conditional."""
 
     url: str
@@ -48,7 +47,7 @@ class PageCache:
         """Keep a body that has a validator; without one it could never be asked about again."""
         if not (entry.etag or entry.last_modified):
             return
-        fields = {**asdict(entry), "body": base64.b64encode(entry.body).decode("ascii"), "version": _VERSION}
+        fields = {**entry._asdict(), "body": base64.b64encode(entry.body).decode("ascii"), "version": _VERSION}
         with contextlib.suppress(OSError):
             self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             write_atomic(self._path(entry.url), json.dumps(fields))

@@ -9,8 +9,8 @@ import html
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import asdict, replace
+from typing import Any, NamedTuple
 from urllib.parse import urljoin, urlsplit
 
 from m3.child import ChildError, ChildLimits, run_child
@@ -96,7 +96,7 @@ def _page(text: str, media: MediaKind, url: str, control: RunControl) -> tuple[P
         # What it calls large the extractor would read in a worker of its own, which knows nothing of the deadline.
         if weight != "large":
             return extract_bounded(text, url, weight), False
-    limits = replace(CHILD_LIMITS, seconds=min(CHILD_LIMITS.seconds, control.remaining() * CHILD_SHARE))
+    limits = CHILD_LIMITS._replace(seconds=min(CHILD_LIMITS.seconds, control.remaining() * CHILD_SHARE))
     try:
         found = run_child(
             "m3.page_reading:parse_in_child",
@@ -314,8 +314,7 @@ def _links(text: str, url: str) -> tuple[str, ...]:
 # --- what is no page -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class PageFault:
+class PageFault(NamedTuple):
     """Why a body is no page to be cited."""
 
     kind: FetchKind

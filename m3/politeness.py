@@ -6,9 +6,9 @@ import re
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from email.utils import parsedate_to_datetime
+from typing import NamedTuple
 
 from m3.records import RunControl
 
@@ -18,8 +18,7 @@ ROBOTS_BYTES = 512_000  # RFC 9309 asks for at least 500 KiB
 ROBOTS_KEPT_S = 3_600.0
 
 
-@dataclass(frozen=True)
-class Pace:
+class Pace(NamedTuple):
     """How often one host is asked: requests at a time, seconds between two starts."""
 
     at_once: int = 2
@@ -30,12 +29,12 @@ class Pace:
 _SLOW_HOSTS = {"arxiv.org": Pace(1, 3.0)}
 
 
-@dataclass
 class _Lane:
     """The requests to one host: how many run, and when the next may begin."""
 
-    active: int = 0
-    next_start: float = 0.0
+    def __init__(self) -> None:
+        self.active = 0
+        self.next_start = 0.0
 
 
 class HostPacer:
@@ -107,8 +106,7 @@ def retry_after_s(header: str, now: datetime | None = None) -> float | None:
 # --- robots.txt (RFC 9309) -------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class RobotsRules:
+class RobotsRules(NamedTuple):
     """The rules for one user agent: `(allow, pattern)` in no particular order; the longest match decides."""
 
     rules: tuple[tuple[bool, str], ...] = ()
@@ -164,13 +162,13 @@ def _matches(pattern: str, path: str) -> bool:
     return not anchored or at == len(path)
 
 
-@dataclass
 class _Known:
     """What is known of one robots.txt, and until when."""
 
-    ready: threading.Event = field(default_factory=threading.Event)
-    rules: RobotsRules = RobotsRules()
-    until: float = 0.0
+    def __init__(self) -> None:
+        self.ready = threading.Event()
+        self.rules = RobotsRules()
+        self.until = 0.0
 
 
 class Robots:

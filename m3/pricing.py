@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from m3.records import Usage
 
 PRICES_AS_OF = "2026-11-30"
 
 
-@dataclass(frozen=True)
-class Price:
+class Price(NamedTuple):
     """US dollars for one million tokens. cached: prompt tokens read from a prefix cache; cache_write: written to it.
 
     prompt_limit: the price holds for prompts up to so many tokens; a call with a longer one has no known price.

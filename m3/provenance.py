@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from typing import NamedTuple
 from urllib.parse import quote
 
 from m3.address_guard import DEFAULT_PORTS, Refused, WebTarget, parse_url
@@ -55,8 +55,7 @@ def registrable_domain(host: str) -> str:
     return ".".join(labels[-3:] if deep else labels[-2:])
 
 
-@dataclass(frozen=True)
-class Ruling:
+class Ruling(NamedTuple):
     """Whether a URL may be fetched. `url` is what to fetch (the seen spelling's scheme); `why` a sentence."""
 
     allowed: bool
@@ -65,21 +64,20 @@ class Ruling:
     detail: str = ""
 
 
-@dataclass
 class Provenance:
     """What a run has seen, and what may be fetched because of it.
 
     allow_unseen: turns the rule off (ALLOW_UNSEEN_URLS=1); user info in a URL stays refused.
     """
 
-    allow_unseen: bool = False
-    link_fetches: int = LINK_FETCHES
-    named: set[str] = field(default_factory=set)  # keys that stood in the question itself
-    _seen: dict[str, str] = field(default_factory=dict)  # key -> scheme, from question, results and leads
-    _linked: dict[str, str] = field(default_factory=dict)  # key -> scheme, from links inside pages
-    _unsorted: list[str] = field(default_factory=list)  # links that nobody has asked about yet: most never are
-    _fetched_links: Counter[str] = field(default_factory=Counter)
-    _ruled: dict[str, Ruling] = field(default_factory=dict)
+    def __init__(self, allow_unseen: bool = False) -> None:
+        self.allow_unseen = allow_unseen
+        self.named: set[str] = set()  # keys that stood in the question itself
+        self._seen: dict[str, str] = {}  # key -> scheme, from question, results and leads
+        self._linked: dict[str, str] = {}  # key -> scheme, from links inside pages
+        self._unsorted: list[str] = []  # links that nobody has asked about yet: most never are
+        self._fetched_links: Counter[str] = Counter()
+        self._ruled: dict[str, Ruling] = {}
 
     def add_question(self, text: str) -> None:
         """URLs that the user wrote; robots.txt is not asked for them."""
@@ -128,8 +126,8 @@ class Provenance:
         if not scheme:
             return Ruling(False, target.url, SEARCH_FOR_IT, "unseen_url")
         domain = registrable_domain(target.host)
-        if self._fetched_links[domain] >= self.link_fetches:
-            why = f"{self.link_fetches} pages of {domain} were fetched from links already; search for what you need"
+        if self._fetched_links[domain] >= LINK_FETCHES:
+            why = f"{LINK_FETCHES} pages of {domain} were fetched from links already; search for what you need"
             return Ruling(False, target.url, why, "too_many_links")
         self._fetched_links[domain] += 1
         return Ruling(True, _with_scheme(target, scheme))

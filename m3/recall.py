@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import NamedTuple
 
 from m3.questions import aspects, function_words, is_light, names, question_stems, same_word, stems_of, subject_words
 from m3.sessions import COMPARED_BYTES, PastResearch, cut_bytes
@@ -78,8 +79,7 @@ def related(
     return chosen
 
 
-@dataclass(frozen=True)
-class Question:
+class Question(NamedTuple):
     """A new question before a store of `total` sessions, of which `df` contain each of its stems."""
 
     text: str

@@ -103,10 +103,13 @@ class FinalOutput:
                 "counts": self.grounding.counts(),
                 "line": self.citations_line(),
                 "method": self.grounding.method(),
-                "changes": [asdict(change) for change in self.changes],
+                "changes": [change._asdict() for change in self.changes],
                 "renumbered": {str(old): new for old, new in self.renumbered.items()},
                 "origins": [list(group) for group in self.origins],
-                "disagreements": [asdict(one) for one in self.disagreements],
+                "disagreements": [
+                    {"claim": one.claim, "figures": [figure._asdict() for figure in one.figures]}
+                    for one in self.disagreements
+                ],
             },
             "ledger": [asdict(entry) for entry in self.ledger],
             "usage": asdict(self.usage),

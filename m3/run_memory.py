@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from m3.codec import from_plain, to_plain
@@ -36,7 +36,7 @@ def recalled(query: str, store: Store, run: Run) -> list[PastResearch]:
 
     def recall() -> list[PastResearch]:
         try:
-            return from_plain(_Recalled, {"runs": to_plain(list(store.retrieve_related(query, control=patience)))}).runs
+            return from_plain(list[PastResearch], to_plain(list(store.retrieve_related(query, control=patience))))
         except BaseException as problem:  # noqa: BLE001  in a thread of its own, which is all that SystemExit may end
             problems.append(f"memory: nothing was recalled: {type(problem).__name__}: {problem}")
             return []
@@ -48,13 +48,6 @@ def recalled(query: str, store: Store, run: Run) -> list[PastResearch]:
     for problem in problems:
         run.emit(NoticeEvent(problem))
     return found
-
-
-@dataclass(frozen=True)
-class _Recalled:
-    """What a store brought, in the form in which it is checked."""
-
-    runs: list[PastResearch]
 
 
 def remember(output: FinalOutput, store: Store, run: Run) -> FinalOutput:

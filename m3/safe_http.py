@@ -17,7 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 from urllib.parse import quote, urljoin, urlsplit, urlunsplit
 
 from config import VERSION
@@ -39,8 +39,7 @@ MAX_ADDRESSES = 4  # of one host are tried
 _LINE = 65_536
 
 
-@dataclass(frozen=True)
-class HttpLimits:
+class HttpLimits(NamedTuple):
     """Bounds of one fetch. Seconds and decoded bytes."""
 
     connect_s: float = 5.0
@@ -50,8 +49,7 @@ class HttpLimits:
     pdf_bytes: int = 20_000_000
 
 
-@dataclass(frozen=True)
-class Validators:
+class Validators(NamedTuple):
     """What makes a request conditional. Sent only to `url`, not to another hop on the way there."""
 
     url: str

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, ClassVar
 from urllib.parse import parse_qs, quote, quote_plus, urlsplit
 
@@ -78,7 +77,7 @@ class WebEngine:
     def _query(self, text: str) -> Query:
         """The query taken apart, its words shortened: a long one is never refused."""
         parts = self.filters.query(text)
-        return replace(parts, words=shorten(parts.words, QUERY_LENGTH))
+        return parts._replace(words=shorten(parts.words, QUERY_LENGTH))
 
     def _call(self, method: str, url: str, control: RunControl, **parts: Any) -> ApiReply:
         headers = {"User-Agent": self._user_agent, "Accept": "application/json", **parts.pop("headers", {})}
@@ -91,7 +90,7 @@ class WebEngine:
         for secret in self._secrets:
             body = body.replace(secret.encode(), b"[redacted]")
             told = {name: value.replace(secret, "[redacted]") for name, value in told.items()}
-        return replace(reply, body=body, headers=told)
+        return reply._replace(body=body, headers=told)
 
     def _cleaned(
         self, items: object, title: str, url: str, snippet: str, published: str, wanted: int

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from datetime import date, timedelta
+from typing import NamedTuple
 
 from m3.dates import RECENT_DAYS
 from m3.patterns import lazy_pattern
@@ -14,8 +14,7 @@ _SITE = lazy_pattern(r"(?<![^\s(])(?P<minus>-?)site:\s*(?P<site>[^\s()\"']+)", r
 _SCHEME = lazy_pattern(r"[a-z][a-z0-9+.-]*:", re.I)
 
 
-@dataclass(frozen=True)
-class Query:
+class Query(NamedTuple):
     """A query taken apart: its words, and the sites it is limited to (`site:`) or excludes (`-site:`)."""
 
     words: str
@@ -30,8 +29,7 @@ class Query:
         return " ".join(part for part in (self.words, alternatives, *excluded) if part)
 
 
-@dataclass(frozen=True)
-class SearchFilters:
+class SearchFilters(NamedTuple):
     """Limits of the whole run. since: ISO date or ""; recent: `day`, `week`, `month`, `year` or ""."""
 
     domains: DomainPolicy = DomainPolicy()

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Literal, TypeAlias
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple, TypeAlias
 
 from m3.patterns import lazy_pattern
 from m3.records import Message
@@ -34,8 +34,7 @@ _SHOWN = lazy_pattern(r"^(?:Observation:\s*)?\[Source (\d+)\]", re.M)
 _RESULT = lazy_pattern(r"^(?:Observation:\s*)?(R\d+)\. ", re.M)
 
 
-@dataclass(frozen=True)
-class Entry:
+class Entry(NamedTuple):
     """One exchange of the conversation: what the model decided and what came of it.
 
     kind: `turn` as it was; `stub` with its observation replaced by a line; `condensed`, the notes on all turns
@@ -154,7 +153,7 @@ class ShortTermMemory:
         if not self.entries:
             return
         last = self.entries[-1]
-        room = budget - self._with([*self.entries[:-1], replace(last, user="")]) - 20
+        room = budget - self._with([*self.entries[:-1], last._replace(user="")]) - 20
         if room >= 40:
             # An estimate of tokens is a count of bytes: cut until it fits.
             head, tail = room * 4 * 2 // 3, room * 4 // 3
@@ -162,7 +161,7 @@ class ShortTermMemory:
             while estimate_tokens(text) > room and head > 0:
                 text = f"{last.user[:head]}\n[… the middle was cut to fit …]\n{last.user[-tail:]}"
                 head, tail = head * 3 // 4, tail * 3 // 4
-            self.entries[-1] = replace(last, user=text, raw=last.raw or last.user)
+            self.entries[-1] = last._replace(user=text, raw=last.raw or last.user)
 
     def _with(self, entries: Sequence[Entry]) -> int:
         return sum(estimate_tokens(m["content"]) for m in self.head) + sum(e.tokens for e in entries)
@@ -179,7 +178,7 @@ def _stub(entry: Entry, lines: dict[int, str]) -> Entry:
         text = f"(left out: results {results[0]} to {results[-1]}, which can still be fetched)"
     else:
         text = safe_line(entry.user.removeprefix("Observation:"), STUB_CHARACTERS)
-    stub = replace(entry, kind="stub", user=f"Observation: {text}", raw=entry.user)
+    stub = entry._replace(kind="stub", user=f"Observation: {text}", raw=entry.user)
     return stub if stub.tokens < entry.tokens else entry
 
 

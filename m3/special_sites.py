@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from typing import NamedTuple
 from urllib.parse import quote, urlsplit
 
 from m3.patterns import lazy_pattern
@@ -12,8 +12,7 @@ from m3.patterns import lazy_pattern
 WAYBACK_API = "https://archive.org/wayback/available?url="
 
 
-@dataclass(frozen=True)
-class Candidate:
+class Candidate(NamedTuple):
     """One address to try. `shown` is the address that a reader is given; "" for the one that answered."""
 
     url: str
@@ -66,8 +65,7 @@ def _github(url: str, path: str) -> list[Candidate]:
     return []
 
 
-@dataclass(frozen=True)
-class Snapshot:
+class Snapshot(NamedTuple):
     """A page as the Wayback Machine keeps it. `raw_url` gives it as it was captured, `url` is for readers."""
 
     url: str

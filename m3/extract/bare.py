@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from html import unescape
+from typing import NamedTuple
 
 from m3.extract.styles import declarations
 from m3.extract.visibility import MOST, ROOT_PX, hiding
@@ -51,8 +52,7 @@ class _Open:
     invisible: bool
 
 
-@dataclass(frozen=True)
-class BareText:
+class BareText(NamedTuple):
     """What was read. hidden: characters that were left out; kept: ways of hiding that were not followed, since they
     hide too much of the page; cut: the page has more tags than are looked at."""
 

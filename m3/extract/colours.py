@@ -4,28 +4,19 @@ from __future__ import annotations
 
 import colorsys
 import re
-from dataclasses import dataclass
-from functools import cached_property
+from functools import lru_cache
+from typing import NamedTuple
 
 from m3.patterns import lazy_pattern
 
 
-@dataclass(frozen=True)
-class Colour:
+class Colour(NamedTuple):
     """Red, green, blue and opacity, each 0 to 1."""
 
     red: float
     green: float
     blue: float
     alpha: float = 1.0
-
-    @cached_property
-    def luminance(self) -> float:
-        """Relative luminance by WCAG 2."""
-        linear = [
-            c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in (self.red, self.green, self.blue)
-        ]
-        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
 WHITE = Colour(1, 1, 1)
@@ -85,6 +76,13 @@ def contrast(one: Colour, other: Colour) -> float:
 
     Luminance alone calls some pairs of different hue alike; those can be read.
     """
-    light, dark = sorted((one.luminance, other.luminance), reverse=True)
+    light, dark = sorted((_luminance(one), _luminance(other)), reverse=True)
     spread = max(abs(one.red - other.red), abs(one.green - other.green), abs(one.blue - other.blue))
     return (light + 0.05) / (dark + 0.05) + (1.0 if spread > 0.15 else 0.0)
+
+
+@lru_cache(maxsize=1_024)  # a page has few colours and many elements
+def _luminance(colour: Colour) -> float:
+    """Relative luminance by WCAG 2."""
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in colour[:3]]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]

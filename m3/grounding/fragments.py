@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 from urllib.parse import quote, urlsplit
 
 from m3.patterns import lazy_pattern
@@ -25,8 +25,7 @@ _WORD = lazy_pattern(r"\w+")
 _CJK = lazy_pattern("[\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff]")
 
 
-@dataclass(frozen=True)
-class TextFragment:
+class TextFragment(NamedTuple):
     """One text directive: `[prefix-,]start[,end][,-suffix]`."""
 
     start: str
@@ -217,8 +216,7 @@ def _past_marks(text: str, start: int, end: int) -> int:
     return match.end() if match else start
 
 
-@dataclass(frozen=True)
-class _Words:
+class _Words(NamedTuple):
     """A text and where its words stand."""
 
     text: str

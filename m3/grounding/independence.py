@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
+from typing import NamedTuple
 
 from m3.grounding.index import PageIndex, index_page
 from m3.grounding.long_pages import open_page
@@ -73,8 +73,7 @@ def _are_copies(one: frozenset[int], other: frozenset[int]) -> bool:
     return shorter >= LEAST_SHINGLES and len(one & other) >= COPY_SHARE * shorter
 
 
-@dataclass(frozen=True)
-class Figure:
+class Figure(NamedTuple):
     """What one source gives for a thing: the figure as written, and the sentence and date it stands with."""
 
     source: int
@@ -83,8 +82,7 @@ class Figure:
     published: str
 
 
-@dataclass(frozen=True)
-class Disagreement:
+class Disagreement(NamedTuple):
     """Cited sources that give different figures for what reads like the same thing."""
 
     claim: str

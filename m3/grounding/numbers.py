@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from m3.patterns import lazy_pattern
 
@@ -82,8 +82,7 @@ _RANGE_BEFORE = lazy_pattern(r"(\d{4})\s?[-–—/]\s?$")
 _ROUND_TO = 0.05
 
 
-@dataclass(frozen=True)
-class Number:
+class Number(NamedTuple):
     """One number of a text. `values`: its readings, more than one where the writing is ambiguous.
 
     unit: the place of its last significant digit, which is how far a page's number may differ by rounding;
@@ -101,7 +100,7 @@ class Number:
 
     def moved(self, by: int) -> Number:
         """The same number in a text that has so many characters before this one."""
-        return replace(self, start=self.start + by, end=self.end + by)
+        return self._replace(start=self.start + by, end=self.end + by)
 
     @property
     def in_words(self) -> bool:

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from m3.grounding.patience import Patience, unbounded
 from m3.grounding.sentences import MOST_CHARACTERS, cut, split_sentences
@@ -222,8 +222,7 @@ def _spans(text: str, kind: str, start: int, end: int) -> list[tuple[int, int]]:
     return spans or [(start, end)]
 
 
-@dataclass(frozen=True)
-class _Frequency:
+class _Frequency(NamedTuple):
     """In how many of so many parts of a page each word stands."""
 
     parts: int

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 
 from m3.records import RunControl
 
 _CHECKS = "checks"
 
 
-@dataclass
 class Patience:
     """What bounds the ranking and checking of pages: a clock, or the record of a run that a clock did cut.
 
@@ -19,11 +17,12 @@ class Patience:
     looked at, or "checks" and the checks that were made; empty where nothing was.
     """
 
-    expired: Callable[[], bool] | None = None
-    recorded: Mapping[str, int] | None = None
-    cut: dict[str, int] = field(default_factory=dict)
-    _checks: int = 0
-    gave_up: bool = False  # the check that goes on now is not to be relied on: its time was over
+    def __init__(self, expired: Callable[[], bool] | None = None, recorded: Mapping[str, int] | None = None) -> None:
+        self.expired = expired
+        self.recorded = recorded
+        self.cut: dict[str, int] = {}
+        self.gave_up = False  # the check that goes on now is not to be relied on: its time was over
+        self._checks = 0
 
     def over(self) -> bool:
         """True once the time is over. Always false where the work is repeated from a record."""

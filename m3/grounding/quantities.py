@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from m3.grounding.numbers import Number, same_number
 from m3.months import MONTHS
@@ -69,8 +69,7 @@ _BY_NUMBER = lazy_pattern(
 )
 
 
-@dataclass(frozen=True)
-class Quantity:
+class Quantity(NamedTuple):
     """A number with what stands beside it. unit: (kind, unit) or None; negative: None where no sign could be told."""
 
     number: Number

@@ -8,8 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from m3.grounding.claims import Claim, split_claims
 from m3.grounding.patience import Patience
@@ -23,8 +22,7 @@ UNCITED_COVERAGE = 0.6  # an uncited sentence is offered for repair when some pa
 _RANK: dict[Verdict, int] = {"uncited": 0, "not_found": 0, "unchecked": 1, "partly": 2, "matched": 3}
 
 
-@dataclass(frozen=True)
-class Change:
+class Change(NamedTuple):
     """One thing that was changed in the draft, and why. `after` is "" for a sentence that was removed."""
 
     kind: Literal["tag", "rewritten", "removed"]
@@ -33,8 +31,7 @@ class Change:
     why: str
 
 
-@dataclass(frozen=True)
-class Item:
+class Item(NamedTuple):
     """A sentence for the model to mend: what is wrong with it, and what the pages say instead."""
 
     number: int

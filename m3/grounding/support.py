@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from m3.grounding.index import NEIGHBOUR, PageIndex, Rarity
 from m3.grounding.language import DECIMAL_COMMA, content_words
@@ -15,8 +15,7 @@ from m3.grounding.quotations import quotations_in
 from m3.records import Verdict
 
 
-@dataclass(frozen=True)
-class Thresholds:
+class Thresholds(NamedTuple):
     """What decides a verdict; `bench/grounding.py` prints what these values do on human-labelled claims.
 
     matched, found: least coverage (0 to 1) for `matched` and for `partly`. Chosen on WiCE dev: below .80 more
@@ -37,8 +36,7 @@ FOREIGN_RUN = 5  # words in a row that no passage holds are a part of the senten
 ALSO_SHOWN = 0.5  # a sentence that adds nothing new is shown too when it scores this share of the main one
 
 
-@dataclass(frozen=True)
-class ClaimTerms:
+class ClaimTerms(NamedTuple):
     """What is looked for: the claim's stems, numbers, names and quotations; counts: small numbers in words."""
 
     text: str
@@ -74,7 +72,6 @@ def read_claim(text: str, language: str, context: str = "") -> ClaimTerms:
     )
 
 
-@dataclass
 class Support:
     """What a page has for a claim.
 
@@ -82,17 +79,18 @@ class Support:
     quotations.
     """
 
-    coverage: float = 0.0
-    sentences: list[int] = field(default_factory=list)
-    also: list[int] = field(default_factory=list)
-    quoted: list[tuple[int, int]] = field(default_factory=list)
-    covered: frozenset[str] = frozenset()
-    covered_numbers: frozenset[int] = frozenset()  # positions in claim.numbers
-    missing_numbers: list[str] = field(default_factory=list)
-    missing_names: list[str] = field(default_factory=list)
-    missing_words: list[str] = field(default_factory=list)
-    missing_quotations: list[str] = field(default_factory=list)
-    flags: list[str] = field(default_factory=list)
+    def __init__(self, sentences: Iterable[int] = ()) -> None:
+        self.coverage = 0.0
+        self.sentences = list(sentences)
+        self.also: list[int] = []
+        self.quoted: list[tuple[int, int]] = []
+        self.covered: frozenset[str] = frozenset()
+        self.covered_numbers: frozenset[int] = frozenset()  # positions in claim.numbers
+        self.missing_numbers: list[str] = []
+        self.missing_names: list[str] = []
+        self.missing_words: list[str] = []
+        self.missing_quotations: list[str] = []
+        self.flags: list[str] = []
 
 
 def rank_sentences(claim: ClaimTerms, page: PageIndex, rarity: Rarity) -> list[tuple[float, int]]:
@@ -114,7 +112,7 @@ def rank_sentences(claim: ClaimTerms, page: PageIndex, rarity: Rarity) -> list[t
 def find_support(claim: ClaimTerms, page: PageIndex, rarity: Rarity, thresholds: Thresholds = THRESHOLDS) -> Support:
     """The passages of a page that cover the claim best, at most `max_passages`, and what they lack."""
     ranked = rank_sentences(claim, page, rarity)
-    support = Support(sentences=_cover(claim, page, rarity, ranked, thresholds.max_passages))
+    support = Support(_cover(claim, page, rarity, ranked, thresholds.max_passages))
     chosen = support.sentences
     support.also = _also(ranked, chosen, thresholds.max_passages)
     support.covered = claim.stems & frozenset().union(page.head, *(page.stems[i] for i in chosen))

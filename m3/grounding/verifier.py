@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from m3.grounding.claims import Claim, split_claims
 from m3.grounding.fragments import Linker
@@ -40,8 +40,7 @@ NOTE = "Matched by wording, numbers and names, not by meaning."
 _ORDER: dict[Verdict, int] = {"matched": 4, "partly": 3, "unchecked": 2, "not_found": 1, "uncited": 0}
 
 
-@dataclass(frozen=True)
-class Statement:
+class Statement(NamedTuple):
     """One claim sentence with the best verdict that any of its sources brings."""
 
     text: str
@@ -109,7 +108,7 @@ class GroundingReport:
 
     def method(self) -> dict[str, Any]:
         """How the verdicts came about: the rule's version and its thresholds."""
-        return {"name": METHOD, **asdict(self.thresholds)}
+        return {"name": METHOD, **self.thresholds._asdict()}
 
 
 def verify(
@@ -146,8 +145,7 @@ def _check(claim: Claim, source: int | None, verdict: Verdict, why: str = "", **
     return Check(claim.text, source, verdict, why, start=claim.start, end=claim.end, **more)
 
 
-@dataclass(frozen=True)
-class _Found:
+class _Found(NamedTuple):
     """What one page has for a claim: where it was looked, what was found, and the verdict of that page alone."""
 
     page: PageIndex

@@ -9,10 +9,9 @@ from __future__ import annotations
 import html
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
-from typing import Any
+from typing import Any, NamedTuple
 
 from m3.lenient_json import Arguments, Budget, Unreadable, read_call, read_json
 from m3.patterns import lazy_pattern
@@ -22,8 +21,7 @@ from m3.react_parser.table import Fault, Tool, key_of, resolve, unknown
 MAX_CANDIDATES = 16
 
 
-@dataclass(frozen=True)
-class Call:
+class Call(NamedTuple):
     """A call before its arguments are fitted. at: offset of the call in the text; closed: see `Reading`."""
 
     tool: Tool
@@ -45,8 +43,7 @@ _RECIPIENT = lazy_pattern(r"\bto=([\w.:-]{1,80})")
 _BARE_TURN = lazy_pattern(r"(?:\A|assistant)(analysis|commentary|final)(?=[A-Z\s{<\"'*#-]|\Z)")
 
 
-@dataclass(frozen=True)
-class Message:
+class Message(NamedTuple):
     """One message of a reply that is written as several."""
 
     channel: str

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
@@ -54,8 +53,7 @@ _OPEN = lazy_pattern(
 _CLOSE = lazy_pattern(rf"</\|?(?:{_THINK_NAMES})\|?>|\[/THINK\]|◁/think▷|<\|end_of_thought\|>", re.I)
 
 
-@dataclass(frozen=True)
-class Body:
+class Body(NamedTuple):
     """A text without its reasoning. reasoning: what was taken out; open: the last block was not closed."""
 
     text: str
