@@ -8,12 +8,14 @@ import sys
 import threading
 
 import pytest
+import snowballstemmer
 
 from m3 import page_reading
 from m3.ahead import Ahead
 from m3.child import ChildError
 from m3.page_reading import read_body
 from m3.patterns import lazy_pattern
+from m3.stemmers import stemmer
 from m3.words import stem, stems_among
 from tests.conftest import ROOT
 
@@ -65,6 +67,40 @@ def test_what_reads_pages_and_checks_reports_is_not_loaded_before_the_model_is_a
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert done.stdout.strip() == "[]", done.stderr
+
+
+@pytest.mark.parametrize(
+    ("code", "absent"),
+    [
+        ("from m3.words import stem; stem('glaciers'), stem('ледники')", "snowballstemmer m3.stemmers.german_stemmer"),
+        (
+            "import memory_integration, config; "
+            "memory_integration.build_memory(config.load_config({'MEMORY_BACKEND': 'none'}))",
+            "m3.long_term_redis m3.long_term_sqlite m3.questions sqlite3 requests",
+        ),
+        (
+            "from m3.extract import ContentExtractor; "
+            "assert ContentExtractor().extract('<p>A short page of one paragraph.</p>', 'https://a.example/').text",
+            "multiprocessing resource",
+        ),
+    ],
+)
+def test_what_is_not_used_is_not_loaded(code: str, absent: str) -> None:
+    code += f"; import sys; print(sorted({{*{absent.split()!r}}} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.stdout.strip() == "[]", done.stderr
+
+
+@pytest.mark.parametrize("language", ["english", "russian", "german", "dutch_porter"])  # the last loads with all others
+def test_a_stemmer_that_loads_alone_is_the_one_of_the_library(language: str) -> None:
+    text = "relational running häuser möglichkeiten ледниками бегущий lopende mogelijkheden naïve i’ll 2024"
+    mine, theirs = stemmer(language), snowballstemmer.stemmer(language)
+    assert [mine.stemWord(word) for word in text.split()] == [theirs.stemWord(word) for word in text.split()]
+
+
+def test_a_language_without_a_stemmer_is_refused_as_the_library_refuses_it() -> None:
+    with pytest.raises(KeyError, match="klingon"):
+        stemmer("klingon")
 
 
 def test_the_selectors_of_beautifulsoup_load_when_they_are_used_and_not_before() -> None:
