@@ -19,8 +19,8 @@ Where this agent's time and memory went, found with `-X importtime`, cProfile an
   imports soupsieve for selectors that nobody calls, 0.04 -> at first use (`m3/extract/lazy_selectors.py`); stems of 240
   pairs of opposites 0.015 -> when the first claim is compared; `import m3.prompts` loaded the whole checker for one
   type; all 36 languages of snowballstemmer, 0.015 -> those that are stemmed (`m3/stemmers.py`); 111 dataclasses, half a
-  millisecond each -> 55, small values inside the program are named tuples, an eighth of a millisecond; both stores of
-  earlier runs, difflib and multiprocessing, 0.01 -> when they are used. What is left is requests, urllib3 and their
+  millisecond each -> 55, small values inside the program are named tuples, an eighth of a millisecond;
+  difflib and multiprocessing, 0.005 -> when they are used. What is left is requests, urllib3 and their
   charset tables (0.05), bs4 with lxml (0.03), the public dataclasses (0.03), reading a hundred modules (0.03).
 - looking for garbage: a sixth of a run's CPU at the interpreter's default -> rarely (`m3.cli.as_program`), 2 MiB more.
 - ending: the interpreter looked for garbage three times over all that a run had made, 0.22, and took everything apart,
