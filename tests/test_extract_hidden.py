@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+import tracemalloc
 from dataclasses import replace
 
 import pytest
@@ -230,6 +231,17 @@ def test_the_bare_text_of_a_page_costs_linear_time_whatever_its_tags_are() -> No
             bare_text(unit * (length // len(unit)))
             times.append(time.process_time() - started)
         assert times[1] < min(10 * times[0] + 0.2, 5), (unit, times)
+
+
+def test_the_bare_text_of_a_page_takes_a_few_times_its_memory() -> None:
+    html = "<p>" + "word " * 1_000_000  # one line of five megabytes
+    tracemalloc.start()
+    try:
+        bare_text(html)
+        most = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert most < 3 * len(html)
 
 
 def test_bare_text_of_which_most_is_hidden_is_kept_and_said_to_be() -> None:
