@@ -51,8 +51,8 @@ test-web: $(VENV)/.web ## check, test and build the chat's page, then use it in 
 record-traces: $(VENV)/.dev ## record tests/traces/ anew, after a deliberate change of prompt, parser or report
 	$(PY) tests/record_traces.py
 
-test-faults: $(VENV)/.dev ## every fault at every point, all random moments of kills and signals (minutes)
-	M3_ALL_FAULTS=1 $(PY) -m pytest tests/test_faults.py tests/test_processes.py
+test-faults: $(VENV)/.dev ## every fault at every point, every moment, every attack, twenty chats at once (minutes)
+	M3_ALL_FAULTS=1 $(PY) -m pytest tests/test_faults.py tests/test_processes.py tests/test_puppet.py tests/test_web_load.py
 
 $(LOCAL_LLM)/.ready:
 	$(PYTHON) -m venv $(LOCAL_LLM)

@@ -185,6 +185,9 @@ def _main(
     if args.memory:
         from m3.memory_commands import run_command
 
+        for warning in settings.warnings:
+            if not warning.startswith("OFFLINE"):  # neither model nor search is used here
+                Progress(sys.stderr).warn(warning)
         return run_command(args.memory, args.all, build_memory(settings), lambda line: print(config.redact(line)))
     query, journal, recorded = _question(args)
     _check_outputs(args)

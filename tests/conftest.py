@@ -15,6 +15,7 @@ import memory_integration
 ROOT = Path(__file__).parent.parent
 CASES = Path(os.environ.get("M3_CASES", Path(__file__).parent.parent.parent / "shared" / "cases"))
 OWN_CASES = Path(__file__).parent / "cases"
+EVERYTHING = bool(os.environ.get("M3_ALL_FAULTS"))  # `make test-faults`: all cases, where else a share of them is taken
 
 
 @pytest.fixture(autouse=True)

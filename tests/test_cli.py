@@ -108,6 +108,16 @@ def test_what_is_wrong_before_the_run_is_one_line_and_exit_2(args: list[str], en
     assert said in done.stderr and len(done.stderr.strip().splitlines()) == 1 and "Traceback" not in done.stderr
 
 
+@pytest.mark.parametrize("args", [(QUESTION,), ("--memory", "list"), ("--check",)])
+def test_a_dotenv_that_cannot_be_read_is_warned_of_whatever_is_done(args: tuple[str, ...], tmp_path: Path) -> None:
+    (tmp_path / ".env").mkdir()
+    done = run(*args, cwd=tmp_path, MEMORY_BACKEND="local", MEMORY_PATH=str(tmp_path / "memory.sqlite"))
+    shown = done.stdout if args == ("--check",) else done.stderr
+    said = [line for line in shown.splitlines() if ".env" in line]
+    assert done.returncode == 0 and len(said) == 1 and said[0].startswith("WARNING: The .env in the working folder")
+    assert args[0] != "--memory" or "OFFLINE" not in done.stderr
+
+
 def test_check_shows_every_setting_the_choice_and_why_without_secrets() -> None:
     done = run("--check", MAX_TOKENS="123", SEARXNG_BASE_URL="http://127.0.0.1:1", TAVILY_API_KEY="tvly-secret-99")
     assert done.returncode == 0

@@ -84,7 +84,7 @@ def bench(name: str) -> ModuleType:
 
 @pytest.mark.skipif(not (CASES / "extraction").is_dir(), reason="no extraction cases; set M3_CASES")
 def test_a_damaged_sentence_seldom_matches_still() -> None:
-    figures = bench("damage").measure(60)
+    figures = bench("damage").measure(30)  # the bench takes twice as many; the bounds hold for either
     assert figures["matched_undamaged"] >= 150
     bounds = {"digit": 8, "name": 3, "not": 8, "clause": 5, "wrong_page": 1}
     assert {k: v for k, v in bounds.items() if figures[f"{k}_still_matched"] > v} == {}, figures

@@ -9,7 +9,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -71,37 +72,38 @@ KEYS = {
 }  # fmt: skip
 
 
-@pytest.fixture(params=["refusing", "closed", "silent"])
-def outage(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[dict[str, str]]:
+Ended = tuple[subprocess.CompletedProcess[str], float]
+
+
+@contextmanager
+def outage(kind: str, folder: Path) -> Iterator[dict[str, str]]:
     """Settings under which no engine can be used: each refuses; nothing listens; everything accepts and is silent."""
     with ExitStack() as stack:
         env = {**KEYS, "SEARXNG_BASE_URL": "http://127.0.0.1:9", "HTTPS_PROXY": "http://127.0.0.1:9"}
-        if request.param == "refusing":
-            (tmp_path / "ca").mkdir()
-            authority = Authority(tmp_path / "ca")
+        if kind == "refusing":
+            (folder / "ca").mkdir()
+            authority = Authority(folder / "ca")
             env["HTTPS_PROXY"], _ = stack.enter_context(tls_proxy(refusing, authority, *HOSTS))
             env["SSL_CERT_FILE"] = env["REQUESTS_CA_BUNDLE"] = str(authority.certificate)
             env["SEARXNG_BASE_URL"], _ = stack.enter_context(http_server(lambda asked: Reply(403, "<html>no</html>")))
-        elif request.param == "silent":
+        elif kind == "silent":
             env["HTTPS_PROXY"] = env["SEARXNG_BASE_URL"] = stack.enter_context(raw_server(silent))
         env["DDGS_PROXY"] = env["HTTPS_PROXY"]
         yield env
 
 
-def test_with_every_engine_down_the_program_fails_soon_and_lists_what_was_tried(
-    outage: dict[str, str], tmp_path: Path
-) -> None:
-    with provider(stubborn) as model:
-        env = {**outage, "OPENAI_BASE_URL": f"{model.url}/v1"}
-        done, seconds = run_program("--query", QUESTION, env=env, folder=tmp_path)
-    assert done.returncode == 1, done.stderr
-    # 14 s on an idle machine for the program as a whole; a busy one takes longer to start it.
-    assert float(re.findall(r"elapsed_seconds: ([\d.]+)", done.stdout)[0]) < 20.0 and seconds < 40.0
-    assert "*failed* (search_error)" in done.stdout and "No source was read, so there is no answer." in done.stdout
-    assert "less dense" not in done.stdout
-    failures = done.stdout.partition("## Searches that failed")[2]
-    assert all(f"{engine}: " in failures for engine in ("tavily", "serpapi", "searxng", "duckduckgo"))
-    assert "of-a-test" not in done.stdout + done.stderr
+@pytest.fixture(scope="module", autouse=True)
+def outages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Future[Ended]]]:
+    """The program under each outage, begun before the other tests here: under the silent one it waits, and does no
+    work, for as long as an engine may take."""
+
+    def run(kind: str, folder: Path) -> Ended:
+        with outage(kind, folder) as env, provider(stubborn) as model:
+            return run_program("--query", QUESTION, env={**env, "OPENAI_BASE_URL": f"{model.url}/v1"}, folder=folder)
+
+    folders = {kind: tmp_path_factory.mktemp(kind) for kind in ("silent", "closed", "refusing")}
+    with ThreadPoolExecutor(len(folders)) as pool:
+        yield {kind: pool.submit(run, kind, folder) for kind, folder in folders.items()}
 
 
 def test_a_model_that_resigns_after_an_outage_is_not_let_answer_from_memory(tmp_path: Path) -> None:
@@ -158,3 +160,18 @@ def test_documents_and_a_local_model_connect_to_the_model_and_to_nothing_else(tm
     port = model.url.rsplit(":", 1)[1]
     assert set(log.read_text().splitlines()) <= {f"127.0.0.1 {port}", "resolve 127.0.0.1"}
     assert f"127.0.0.1 {port}" in log.read_text()
+
+
+@pytest.mark.parametrize("kind", ["refusing", "closed", "silent"])
+def test_with_every_engine_down_the_program_fails_soon_and_lists_what_was_tried(
+    kind: str, outages: dict[str, Future[Ended]]
+) -> None:
+    done, seconds = outages[kind].result(100)
+    assert done.returncode == 1, done.stderr
+    # 14 s on an idle machine for the program as a whole; a busy one takes longer to start it.
+    assert float(re.findall(r"elapsed_seconds: ([\d.]+)", done.stdout)[0]) < 20.0 and seconds < 40.0
+    assert "*failed* (search_error)" in done.stdout and "No source was read, so there is no answer." in done.stdout
+    assert "less dense" not in done.stdout
+    failures = done.stdout.partition("## Searches that failed")[2]
+    assert all(f"{engine}: " in failures for engine in ("tavily", "serpapi", "searxng", "duckduckgo"))
+    assert "of-a-test" not in done.stdout + done.stderr

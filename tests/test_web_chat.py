@@ -410,7 +410,7 @@ def test_a_run_that_is_told_to_stop_ends_its_stream_with_a_checked_partial_repor
         finally:
             held.set()
         done = events[-1]
-        assert me.delete(run, timeout=10).status_code == 404  # it is over
+        wait_until(lambda: me.delete(run, timeout=10).status_code == 404)  # it is over
     assert "moon" in "".join(e["content"] for e in of_type(events, "text"))
     assert [e["type"] for e in events].count("done") == 1
     assert (done["type"], done["outcome"], done["stop_reason"]) == ("done", "partial", "interrupted")

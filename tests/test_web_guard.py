@@ -125,6 +125,13 @@ def test_a_known_path_says_which_methods_it_takes_when_it_is_asked_with_another(
         assert request(server, "PUT", nothing, b"").status == request(server, "GET", nothing).status == 404
 
 
+def test_an_option_of_the_server_that_is_given_twice_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as refused_it:
+        main(["--port", "8001", "--port", "8002"])
+    said = capsys.readouterr().err
+    assert refused_it.value.code == 2 and "--port is given twice" in said and said.count("\n") == 1
+
+
 # --- host ------------------------------------------------------------------------------------------------
 
 

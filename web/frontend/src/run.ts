@@ -153,7 +153,8 @@ export function asMarkdown(turn: Turn): string {
   );
   const { heading, whole } = headingOf(turn.question);
   const warning = isUnchecked(turn) ? `> **${UNCHECKED_DRAFT}**` : "";
-  return [`# ${heading}`, whole && `**Question:** ${whole}`, warning, text.trim(), sources.length > 0 ? `## Sources\n\n${sources.join("\n")}` : ""]
+  const cited = sources.length > 0 ? `## Sources\n\n${sources.join("\n")}` : "";
+  return [`# ${heading}`, whole && `**Question:** ${whole}`, warning, text.trim(), cited]
     .filter(Boolean)
     .join("\n\n")
     .concat("\n");
@@ -192,7 +193,7 @@ export function outcomeLabel(
     return { tone, label: OUTCOMES[result.outcome], detail };
   }
   if (status === "stopped")
-    return { tone: "plain", label: "Stopped", detail: turn.draft ? "the draft was not checked against its sources" : "" };
+    return { tone: "plain", label: "Stopped", detail: turn.draft ? "the draft was not checked" : "" };
   if (status === "interrupted")
     return { tone: "warn", label: "Interrupted", detail: "the page was left while the answer was being written" };
   if (status === "broken") return { tone: "bad", label: "Connection lost", detail: "" };
