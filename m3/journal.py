@@ -154,7 +154,8 @@ class Journal:
         that a replay cuts at the same place. Only a cut is recorded. A resumed run has its own time, but it repeats
         a cut that a later model call was asked after, lest that call be paid again.
         """
-        cut_next = bool(self.recorded) and self.recorded[0].kind == "cut"
+        # The next cut may be that of later work: what is known already is not done again, however late it is.
+        cut_next = bool(self.recorded) and (self.recorded[0].kind, self.recorded[0].request) == ("cut", what)
         if not self.live or any(effect.kind == "model" for effect in self.recorded):
             return work(self.perform("cut", what, dict[str, int], dict) if cut_next else {})[0]
         if cut_next:

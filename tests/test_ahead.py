@@ -13,11 +13,14 @@ import snowballstemmer
 from m3 import page_reading
 from m3.ahead import Ahead
 from m3.child import ChildError
+from m3.llm_clients import OpenAILLMClient
 from m3.page_reading import read_body
 from m3.patterns import lazy_pattern
+from m3.records import LLMError, Message, RunControl
 from m3.stemmers import stemmer
 from m3.words import stem, stems_among
 from tests.conftest import ROOT
+from tests.provider import Asked, Play, chat, provider
 
 
 def test_work_is_done_in_order_by_one_thread_and_a_failure_stops_nothing() -> None:
@@ -48,6 +51,42 @@ def test_work_added_after_the_end_waits_for_the_next_start() -> None:
     ahead._work.append(done[1].set)
     while not done[1].wait(0.01):  # the first thread may still be ending
         ahead.start()
+
+
+ASKED: list[Message] = [{"role": "user", "content": "What is oolong tea?"}]
+
+
+def test_work_ahead_begins_while_the_model_answers() -> None:
+    began = threading.Event()
+
+    def answer(asked: Asked) -> Play:
+        return Play(chat("fine" if began.wait(10) else "nothing had begun"))
+
+    with provider(answer) as server:
+        control = RunControl(30)
+        control.idle = began.set
+        client = OpenAILLMClient(None, "local-model", base_url=f"{server.url}/v1")
+        assert client.complete(ASKED, max_output_tokens=64, control=control).text == "fine"
+
+
+def test_work_ahead_does_not_begin_before_the_request_has_gone_out() -> None:
+    with provider([Play(chat("fine"))]) as server:
+        url = server.url
+    control, began = RunControl(0.5), threading.Event()
+    control.idle = began.set
+    with pytest.raises(LLMError):  # nobody listens there any more
+        OpenAILLMClient(None, "local-model", base_url=f"{url}/v1").complete(
+            ASKED, max_output_tokens=64, control=control
+        )
+    assert not began.is_set()
+
+
+@pytest.mark.parametrize("web", [True, False])
+def test_what_is_tried_out_ahead_raises_nothing(web: bool) -> None:
+    ahead = Ahead()
+    ahead.add_run(web=web)
+    for work in ahead._work:
+        work()  # its thread would swallow what this raises
 
 
 @pytest.mark.parametrize(

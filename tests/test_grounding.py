@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from m3.grounding import verify
 from m3.grounding.numbers import numbers_in
+from m3.grounding.quotations import NormalText
 from m3.records import Page
 from tests.conftest import CASES
 
@@ -361,3 +362,18 @@ def test_the_time_to_find_numbers_grows_with_the_text_and_not_with_its_square() 
 
     seconds(100)
     assert seconds(16_000) < 10 * seconds(4_000) + 0.1
+
+
+@pytest.mark.parametrize(
+    ("text", "quotation", "stands"),
+    [
+        ("He\n\n\t said “the whole\u00a0 of  it”\n \tand left.", "the Whole of it", "the whole\u00a0 of  it"),
+        ("One\n \r\n  ﬁrst … line\u00ad  \n\u200b \nlast", "first ... line last", "ﬁrst … line\u00ad  \n\u200b \nlast"),
+        ("  İ one\u2028two — 数据 ３　x \n", "one two - 数据 3 x", "one\u2028two — 数据 ３　x"),
+        ("a soft\u00adhyphen ends\n", "softhyphen ends", "soft\u00adhyphen ends"),
+        ("a soft\u00adhyphen ends\n", "hyphen begins", None),
+    ],
+)
+def test_a_quotation_is_found_whatever_its_marks_and_blanks_are(text: str, quotation: str, stands: str | None) -> None:
+    span = NormalText(text).find(quotation)
+    assert (None if span is None else text[slice(*span)]) == stands

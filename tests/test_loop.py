@@ -13,6 +13,7 @@ import pytest
 
 from config import load_config
 from m3.cli import Progress
+from m3.grounding import GroundingReport, verify
 from m3.react_parser import Tool
 from m3.records import (
     STATUS_WORDS,
@@ -54,6 +55,22 @@ def test_search_fetch_finish_ends_answered_with_the_models_report() -> None:
     assert [s.url for s in output.sources] == list(PAGES)
     assert output.summary == REPORT
     assert output.exit_code == 0
+
+
+def test_a_report_that_stays_as_it_was_drafted_is_checked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    checked: list[str] = []
+
+    def counted(summary: str, *more: Any, **named: Any) -> GroundingReport:
+        checked.append(summary)
+        return verify(summary, *more, **named)
+
+    monkeypatch.setattr("m3.synthesis.verify", counted)
+    assert run(ScriptedLLM(SEARCH, FETCH, FINISH, REPORT)).summary == REPORT and checked == [REPORT]
+    checked.clear()
+    swapped = REPORT.replace("Source 1", "Source 3").replace("Source 2", "Source 1").replace("Source 3", "Source 2")
+    output = run(ScriptedLLM(SEARCH, FETCH, FINISH, swapped))
+    assert len(checked) == len(set(checked)) > 1  # its tags were corrected, and the sources numbered anew
+    assert output.grounding.counts()["matched"] == 2
 
 
 def test_the_prompt_of_a_run_only_grows_and_holds_canonical_turns_and_budget_lines() -> None:

@@ -376,3 +376,12 @@ def test_a_run_that_is_not_remembered_yet_is_remembered_when_it_is_resumed(how: 
         else:
             assert "not remembered" in json.dumps(json.loads(trace.read_text())["result"]["warnings"])
     assert remembered("--resume", str(trace), **env) == 1
+
+
+def test_a_cut_is_repeated_where_it_was_made_and_not_in_the_work_before_it() -> None:
+    made = Journal()
+    assert made.bounded("the draft", lambda cut: ("whole", {})) == "whole"
+    assert made.bounded("the report", lambda cut: ("part", {"https://example.org/": 7})) == "part"
+    again = Journal(recorded=deque(made.effects), live=False)
+    assert again.bounded("the draft", lambda cut: (cut, {})) == {}
+    assert again.bounded("the report", lambda cut: (cut, {})) == {"https://example.org/": 7}

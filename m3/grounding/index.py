@@ -147,7 +147,7 @@ class PageIndex(PageView):
 
     def prepare(self) -> None:
         """Reckon now what is otherwise reckoned when the first claim is compared."""
-        _ = self._forms, self._all_numbers
+        _ = self._forms, self._all_numbers, self._normal
 
     def sentence(self, i: int) -> str:
         start, end = self.spans[i]

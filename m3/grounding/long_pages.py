@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from m3.grounding.support import ClaimTerms
 
 CLOSELY = 10  # windows that are read closely for one claim
-PREPARED = 64  # windows that are read closely before there is a claim: some 130,000 characters
+PREPARED = 40  # windows that are read closely before there is a claim: some 80,000 characters
 QUOTATION_WINDOWS = 6  # in which a quotation is looked for
 MOST_LOOKED_UP = 800  # places at which one number may be looked for
 PLACES_BETWEEN_CLOCKS = 50

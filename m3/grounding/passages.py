@@ -6,7 +6,7 @@ import math
 import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple, TypeAlias
@@ -266,7 +266,8 @@ def _scores(question: str, units: _Units, frequency: _Frequency | None) -> tuple
     return tuple(scores)
 
 
-def _question_weights(question: str) -> dict[str, float]:
+@lru_cache(maxsize=MOST_PAGES)
+def _question_weights(question: str) -> Mapping[str, float]:
     """The question's stems, names and numbers weighing more. A capital letter after the first word makes a name."""
     weights = dict.fromkeys(terms(question), 1.0)
     for i, written in enumerate(question.split()):

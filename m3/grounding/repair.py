@@ -89,12 +89,15 @@ def items_to_mend(
     summary: str, report: GroundingReport, pages: Mapping[int, str | Page], *, patience: Patience | None = None
 ) -> list[Item]:
     """The sentences worth a model call: not found or only partly, and uncited ones that some page nearly has."""
+    failing = [statement for statement in report.statements if statement.verdict not in ("matched", "unchecked")]
+    if not failing:
+        return []
     verifier = Verifier(summary, pages, patience=patience)
     claims = {(claim.start, claim.end): claim for claim in split_claims(summary)}
     found: list[Item] = []
-    for statement in report.statements:
-        if statement.verdict in ("matched", "unchecked") or len(found) == MOST_ITEMS:
-            continue
+    for statement in failing:
+        if len(found) == MOST_ITEMS:
+            break
         claim = claims.get((statement.start, statement.end)) or Claim(statement.text, statement.start, statement.end)
         passages = verifier.best_passages(verifier.read(claim), PASSAGES_PER_ITEM)
         if not passages or (statement.verdict == "uncited" and passages[0][1].score < UNCITED_COVERAGE):

@@ -25,7 +25,8 @@ LONG = 60_000  # characters; a longer page is looked at through windows, a short
 WINDOWS_BETWEEN_CLOCKS = 32  # some 5 ms of work
 PAGES_KEPT = 24
 
-_NUMERAL = lazy_pattern(r"\d{1,3}(?:[ \u00a0\u202f]\d{3})+(?!\d)|\d+(?:[.,'’]\d+)*")
+# Begins with one digit, not with a choice: that is looked for four times as fast.
+_NUMERAL = lazy_pattern(r"\d(?:\d{0,2}(?:[ \u00a0\u202f]\d{3})+(?!\d)|\d*(?:[.,'’]\d+)*)")
 
 
 class PageWords:
