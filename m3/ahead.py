@@ -69,8 +69,11 @@ class Ahead:
 # Most patterns are compiled at their first use: each rehearsal goes the way of the real thing with a tiny sample.
 
 _TURN = 'Thought: The pages are of 2024.\nAction: fetch\nAction Input: {"results": ["R1", "R2"]}'
-_HTML = """<html><head><title>A page</title></head><body><article><h1>A page</h1><p>By Jane Doe, 3 May 2024. In 2023
-about 20 of them rose, said “the whole of it”; <a href="/x">others</a> fell.</p></article></body></html>"""
+_HTML = """<html><head><title>A page</title>
+<style>@media (min-width: 9px) and (max-width: 9999px) { p.note { width: 9px } }</style></head>
+<body class="page"><article class="post" style="width: 9px"><h1>A page</h1>
+<p class="note">By Jane Doe, 3 May 2024. In 2023 about 20 of them rose, said “the whole of it”; <a href="/x">others</a>
+fell.</p></article></body></html>"""
 _DRAFT = """In 2023 about -20 of them fell [1], said “the whole of it” [[Source 1]](https://example.org/page).
 
 The `rest` rose by <b>5 %</b>. [Source 1]"""
