@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import codecs
+import contextlib
 import os
+import re
 import sqlite3
 import threading
 import time
@@ -16,12 +19,14 @@ from m3.grounding import Patience, rank_passages
 from m3.pdf import read_pdf
 from m3.plain_text import csv_page, markdown_page
 from m3.records import FetchedPage, Page, RunControl, SearchOutcome, SearchResult, page_from_parts
+from m3.sniff import decode_text, media_kind
 from m3.untrusted import safe_line
 from m3.words import terms
 
 MAX_BYTES = 20_000_000  # a larger file is left out and named
 INDEX_SHARE = 0.5  # of what the run has left may go into reading changed files
 BATCH_FILES, BATCH_SECONDS = 32, 1.0  # so much is written at once; what is written is kept when the run ends
+SNIFFED_BYTES = 65_536  # enough to tell text from another kind of file
 # Two writes of a file within this time may leave the same time stamp (file systems take it from the kernel's tick).
 RACY_NANOSECONDS = 20_000_000
 ATTEMPTS = 4  # an index may be replaced twice before it lives in memory
@@ -37,14 +42,6 @@ def _read_html(data: bytes, name: str, control: RunControl) -> FetchedPage:
     return _fetched(name, page)
 
 
-def _read_markdown(data: bytes, name: str, control: RunControl) -> FetchedPage:
-    return _fetched(name, markdown_page(_decoded(data), name))
-
-
-def _read_csv(data: bytes, name: str, control: RunControl) -> FetchedPage:
-    return _fetched(name, csv_page(_decoded(data), name))
-
-
 def _read_pdf(data: bytes, name: str, control: RunControl) -> FetchedPage:
     return read_pdf(data, name, control=control)
 
@@ -55,19 +52,38 @@ def _fetched(name: str, page: Page) -> FetchedPage:
     return FetchedPage(name, "ok", page, final_url=name)
 
 
-def _decoded(data: bytes) -> str:
-    """Text in UTF-8, in UTF-16 with its mark, or else in Windows' Western code page, as old notes are."""
-    if data[:2] in (b"\xff\xfe", b"\xfe\xff"):
-        return data.decode("utf-16", "replace")
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError:
-        return data.decode("cp1252", "replace")
-
-
 Reader = Callable[[bytes, str, RunControl], FetchedPage]
+
+
+def _text_reader(parse: Callable[[str, str], Page]) -> Reader:
+    def read(data: bytes, name: str, control: RunControl) -> FetchedPage:
+        text = _decoded(data)
+        if text is None:
+            error = f"{name} is no text: its bytes are those of another kind of file"
+            return FetchedPage(name, "unsupported_type", error=error, final_url=name)
+        return _fetched(name, parse(text, name))
+
+    return read
+
+
+def _decoded(data: bytes) -> str | None:
+    """Text in Unicode; else in Windows' Western code page, as old notes are, unless it is in another script. None for
+    what is no text."""
+    if b"\0" not in data:
+        with contextlib.suppress(UnicodeDecodeError):
+            return data.decode("utf-8-sig")
+    if media_kind("", data[:SNIFFED_BYTES]) in ("binary", "pdf"):
+        return None
+    # Western languages write most letters in ASCII. They are not left to detection: on a few words it errs.
+    letters, beyond = (sum(map(len, re.findall(kind, data))) for kind in (rb"[A-Za-z]+", rb"[\x80-\xff]+"))
+    if b"\0" in data or data[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE) or beyond > letters:
+        return decode_text(data)
+    return data.decode("cp1252", "replace")
+
+
+_read_markdown = _text_reader(markdown_page)
 READERS: dict[str, Reader] = {
-    ".md": _read_markdown, ".markdown": _read_markdown, ".txt": _read_markdown, ".csv": _read_csv,
+    ".md": _read_markdown, ".markdown": _read_markdown, ".txt": _read_markdown, ".csv": _text_reader(csv_page),
     ".html": _read_html, ".htm": _read_html, ".xhtml": _read_html, ".pdf": _read_pdf,
 }  # fmt: skip
 

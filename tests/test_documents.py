@@ -85,6 +85,35 @@ def test_documents_of_every_kind_are_found_and_read_by_name(folder: Path) -> Non
     assert local.search("the of ???").status == "bad_query"
 
 
+@pytest.mark.parametrize("encoding", ["cp1251", "koi8-r", "utf-16", "utf-8-sig"])
+def test_old_notes_in_another_script_are_read_as_it(folder: Path, encoding: str) -> None:
+    text = "Насосная станция в Казани была построена в 1987 году. Её мощность составляет 320 киловатт.\n"
+    write(folder / "станция.txt", text.encode(encoding))
+    page = LocalDocuments(folder).read("papers/станция.txt")
+    assert page is not None and page.text == text.strip()
+
+
+@pytest.mark.parametrize(("name", "data"), [
+    ("program.txt", b"\x7fELF\x02\x01\x01" + bytes(range(256)) * 40),
+    ("picture.md", b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 40),
+    ("table.csv", b"PK\x03\x04" + bytes(range(256)) * 40),
+    ("noise.txt", bytes(range(256)) * 40),
+    ("scan.txt", b"%PDF-1.4\n%\xe2\xe3\xcf\xd3\n"),
+])  # fmt: skip
+def test_a_file_that_only_calls_itself_text_is_left_out_and_named(folder: Path, name: str, data: bytes) -> None:
+    write(folder / name, data + b" glacier ")
+    local = LocalDocuments(folder)
+    outcome = local.search("glacier")
+    assert f"papers/{name}" not in names_of(outcome) and local.skipped[f"papers/{name}"].startswith("is no text")
+    assert f"papers/{name}" in outcome.detail
+
+
+@pytest.mark.parametrize("text", ["ID3 tags name a song and its glacier.", "%PDF-1.4 is how a glacier PDF begins."])
+def test_a_text_may_begin_as_other_kinds_of_files_do(folder: Path, text: str) -> None:
+    write(folder / "formats.txt", text)
+    assert "papers/formats.txt" in names_of(LocalDocuments(folder).search("glacier"))
+
+
 def test_a_folder_without_a_document_is_said_to_be_one(tmp_path: Path) -> None:
     folder = tmp_path / "theses"
     folder.mkdir()
