@@ -440,6 +440,7 @@ def _environment() -> tuple[dict[str, str], tuple[str, ...]]:
 def _dotenv(path: Path) -> dict[str, str]:
     """The settings in a `.env`. Raises OSError where it cannot be read, and ConfigError for a line that would be passed
     over, a key among them perhaps."""
+    import re
     from io import StringIO
 
     from dotenv import dotenv_values
@@ -451,8 +452,10 @@ def _dotenv(path: Path) -> dict[str, str]:
         raise ConfigError(f"{path} is not UTF-8 text; save it as UTF-8 in an editor") from None
     for statement in parse_stream(StringIO(text)):
         if statement.error:  # the line is not shown: what is wrong with it may be the quotation mark of a key
-            line = statement.original.line
-            raise ConfigError(f"{path}, line {line}, is not NAME=value; correct it or put # before it")
+            line, text = statement.original.line, statement.original.string
+            opened = re.match(r"""\s*(?:export\s+)?\w+\s*=\s*["']""", text)
+            wrong = "has a quotation mark too few or too many" if opened else "is not NAME=value"
+            raise ConfigError(f"{path}, line {line}, {wrong}; correct it or put # before it")
     return {name: value for name, value in dotenv_values(stream=StringIO(text)).items() if value}
 
 

@@ -20,6 +20,22 @@ class Parser(argparse.ArgumentParser):
         for name in (None, "store"):  # what `add_argument` makes of an option whose action is not named
             self.register("action", name, _Once)
 
+    def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
+        found, rest = self.parse_known_args(args, namespace)
+        if rest:
+            self.error(f"unrecognized arguments: {' '.join(rest)}{self._advice(rest)}")
+        return found
+
+    def _advice(self, rest: Sequence[str]) -> str:
+        """What was probably meant by arguments that nothing takes."""
+        typed = next((argument.partition("=")[0] for argument in rest if argument.startswith("-")), "")
+        if not typed:
+            return " (a question of several words needs quotation marks around it)"
+        from difflib import get_close_matches
+
+        near = get_close_matches(typed, self._option_string_actions, 1, 0.75)
+        return f" (did you mean {near[0]}?)" if near else ""
+
     def error(self, message: str) -> NoReturn:
         self.exit(USAGE_ERROR, f"error: {redact(safe_line(message, 600))}; --help lists the options\n")
 

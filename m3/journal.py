@@ -243,7 +243,7 @@ def _lines(path: str | Path, data: bytes) -> list[Any]:
         if record is not None:
             records.append(record)
         elif line.strip() and i < len(lines) - 1:
-            raise TraceError(f"{path}, line {i + 1}: not a JSON record; the file is damaged")
+            raise TraceError(f"{path}, line {i + 1}: not a JSON record; the file is damaged, or no trace")
     return records
 
 

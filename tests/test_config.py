@@ -120,12 +120,13 @@ def test_dotenv_is_read_without_overriding_and_only_from_the_real_environment(
 @pytest.mark.parametrize(
     ("written", "says"),
     [
-        (f"MAX_TOKENS=4321\nGROQ_API_KEY {SECRET}\n".encode(), ".env, line 2,"),
-        (f"GROQ_API_KEY='{SECRET}\nMAX_TOKENS=4321\n".encode(), ".env, line 1,"),
+        (f"MAX_TOKENS=4321\nGROQ_API_KEY {SECRET}\n".encode(), ".env, line 2, is not NAME=value"),
+        (f"GROQ_API_KEY='{SECRET}\nMAX_TOKENS=4321\n".encode(), ".env, line 1, has a quotation mark too few"),
+        (f'export GROQ_API_KEY = "{SECRET}"x"\n'.encode(), ".env, line 1, has a quotation mark too few or too many"),
         ("GROQ_API_KEY=x\n".encode("utf-16"), "not UTF-8"),
         ("CONTACT=müller@example.org\n".encode("cp1252"), "not UTF-8"),
     ],
-    ids=["no equals sign", "an open quotation mark", "saved as UTF-16", "saved as Latin-1"],
+    ids=["no equals sign", "an open quotation mark", "a quotation mark inside", "saved as UTF-16", "saved as Latin-1"],
 )
 def test_a_dotenv_that_cannot_be_read_is_said_with_file_and_line_but_without_the_key(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: bytes, says: str

@@ -150,7 +150,7 @@ def test_a_replay_that_asks_for_something_else_says_where_it_left_the_record(tmp
         ("", "no trace"),
         ("{}", "no trace"),
         ('{"schema": 99, "query": "x"}\n', "schema 99"),
-        ("not json\nat all\n", "line 1"),
+        ("not json\nat all\n", "line 1: not a JSON record; the file is damaged, or no trace"),
         ('{"schema": 1, "query": "q"}\n{"number": "one"}\n', "must be|is str"),
         ('{"schema": 1, "query": "q", "effects": [5]}', "must be an object"),
     ],
