@@ -274,9 +274,9 @@ class ModelCall:
         tries = f" ({self._failures} attempts)" if self._failures > 1 else ""
         what = f" {fault.limit}" if fault.limit else ""
         status = f" {fault.status}" if fault.status else ""
+        kind_of_fault = "" if fault.kind == "connection" else f"{fault.kind.replace('_', ' ')}{status}{what}: "
         return LLMError(
-            f"{self._endpoint.title}, model {self._endpoint.model}: {fault.kind.replace('_', ' ')}{status}{what}: "
-            f"{fault}{tries}",
+            f"{self._endpoint.title}, model {self._endpoint.model}: {kind_of_fault}{fault}{tries}",
             kind=kind or fault.kind,
             usage=self._wasted,
         )

@@ -49,6 +49,18 @@ MODEL_LIST_SECONDS = 10.0
 REASONING = lazy_pattern(r"(?:^|/)(?:o\d|gpt-[5-9]|gpt-oss|grok-|deepseek-r|qwen3|magistral)", re.I)
 
 
+def _why_not_connected(problem: BaseException) -> str:
+    """What kept a connection from being made, in words where it is one of the common causes."""
+    cause: BaseException | None = problem
+    while cause is not None:
+        if isinstance(cause, socket.gaierror):
+            return "its name could not be resolved"
+        if isinstance(cause, ConnectionRefusedError):
+            return "it was refused"
+        cause = cause.__cause__ or cause.__context__
+    return str(problem.__cause__ or problem)
+
+
 class LLMClient(Protocol):
     """A language model. `provider` and `model` are named in the report."""
 
@@ -177,7 +189,7 @@ class ProviderClient:
         if isinstance(problem, sdk.APITimeoutError) or "Timeout" in type(problem).__name__:
             return ProviderFault("timeout", "no answer in time")
         if isinstance(problem, sdk.APIConnectionError):
-            return ProviderFault("connection", f"no connection: {problem.__cause__ or problem}")
+            return ProviderFault("connection", f"no connection: {_why_not_connected(problem)}")
         if type(problem).__module__.partition(".")[0] in ("httpx", "httpx2", "httpcore", "httpcore2"):
             return ProviderFault("broken_reply", f"the connection broke: {problem}")
         return ProviderFault("bad_request", f"the call failed: {type(problem).__name__}: {problem}")

@@ -420,7 +420,9 @@ class DuckDuckGoSearch(WebEngine):
         except DDGSException as fault:
             if "No results found" in str(fault):
                 return []
-            raise EngineFault("unavailable", f"ddgs: {safe_line(str(fault), 200)}") from None
+            said = str(fault)
+            why = "its name could not be resolved" if "DNSError" in said else f"ddgs: {safe_line(said, 200)}"
+            raise EngineFault("unavailable", why) from None
         except Exception as fault:
             raise EngineFault("unavailable", f"ddgs failed: {type(fault).__name__}") from fault
 

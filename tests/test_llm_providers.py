@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import random
+import socket
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -241,6 +242,21 @@ def test_each_behaviour_of_a_provider_has_its_right_outcome(case: Case, capfd: p
         result = ask(case, make(case.client, server.url), clock)
     check(case, result, server, clock)
     assert capfd.readouterr() == ("", ""), "nothing may be printed, a traceback least of all"
+
+
+@pytest.mark.parametrize("name", ["groq", "compatible", "anthropic"])
+def test_a_connection_that_is_not_made_is_said_in_words(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with provider([]) as server:
+        closed = server.url
+    case = Case("", "", [])
+    assert str(ask(case, make(name, closed), Clock())).endswith(": no connection: it was refused (5 attempts)")
+
+    def unknown(*args: object, **kwargs: object) -> None:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    said = str(ask(case, make(name, closed), Clock()))
+    assert said.endswith(": no connection: its name could not be resolved (5 attempts)") and "Errno" not in said
 
 
 def check(case: Case, result: Completion | LLMError, server: Provider, clock: Clock) -> None:

@@ -150,6 +150,18 @@ REFUSALS = {
 }
 
 
+def test_duckduckgo_without_a_network_is_an_outage_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
+    from ddgs import DDGS
+    from ddgs.exceptions import DDGSException
+
+    def unresolved(*args: object, **kwargs: object) -> None:
+        raise DDGSException("DNSError: DNSError('error sending request for url (https://x/) > error resolving DNS')")
+
+    monkeypatch.setattr(DDGS, "text", unresolved)  # what the package raises where no name is resolved
+    outcome = DuckDuckGoSearch().search("glacier flow", control=RunControl(20.0))
+    assert (outcome.status, outcome.detail) == ("unavailable", "its name could not be resolved")
+
+
 @pytest.mark.parametrize("reply", REFUSALS.values(), ids=REFUSALS.keys())
 def test_a_refusal_by_duckduckgo_is_an_outage_and_not_an_empty_answer(web: Web, reply: Reply) -> None:
     web.ddg = lambda query: reply
