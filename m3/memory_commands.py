@@ -8,9 +8,11 @@ from typing import Any, Protocol
 from config import ConfigError
 from m3.sessions import PastResearch
 from m3.untrusted import safe_line
+from m3.words import terms
 
 USAGE = '--memory takes: list | search "…" | show ID | forget ID | forget --all | reindex | stats'
-LISTED = 50
+LISTED, FOUND = 50, 10
+SEARCHED = 500  # of the newest runs, for words
 
 
 class Store(Protocol):
@@ -37,7 +39,7 @@ def run_command(words: Sequence[str], forget_all: bool, store: Store, say: Calla
     if name == "list" and not rest:
         return _lines(store.recent(LISTED), say, f"nothing is remembered in {store.stats()['where']}")
     if name == "search" and rest:
-        return _lines(store.retrieve_related(" ".join(rest), 10), say, "nothing remembered is related to that")
+        return _lines(_search(store, " ".join(rest)), say, "nothing remembered is related to that")
     if name == "show" and len(rest) == 1:
         return _show(store.get(rest[0]), rest[0], say)
     if name == "forget" and forget_all and not rest:
@@ -55,6 +57,21 @@ def run_command(words: Sequence[str], forget_all: bool, store: Store, say: Calla
             say(f"{key}: {value}")
         return 0
     raise ConfigError(USAGE)
+
+
+def _search(store: Store, text: str) -> list[PastResearch]:
+    """Runs whose question is related, the best first; then those of the newest that name all the words asked for.
+
+    Recall wants a question, a person may look for a word.
+    """
+    related = store.retrieve_related(text, FOUND)
+    wanted, known = set(terms(text)), {session.id for session in related}
+    naming = [
+        session
+        for session in (store.recent(SEARCHED) if wanted and len(related) < FOUND else ())
+        if session.id not in known and wanted <= set(terms(f"{session.query} {' '.join(session.topics)}"))
+    ]
+    return (related + naming)[:FOUND]
 
 
 def _lines(found: Sequence[PastResearch], say: Callable[[str], object], nothing: str) -> int:

@@ -634,7 +634,9 @@ def test_the_command_line_lists_finds_shows_and_forgets() -> None:
     assert code == 0 and listed.count("\n") == 1 and QUESTION in listed
     id = listed.split()[0]
     assert id in command("--memory", "search", "HyDE against RAPTOR")[1]
+    assert id in command("--memory", "search", "raptor")[1]  # one word of a question, not the question again
     assert command("--memory", "search", "oak roots")[1].startswith("nothing remembered")
+    assert command("--memory", "search", "raptor oak")[1].startswith("nothing remembered")
     code, shown, _ = command("--memory", "show", id)
     assert code == 0 and shown.startswith(f"# {QUESTION}\n") and "[1] " in shown
     assert command("--memory", "show", "x")[0] == command("--memory", "forget", "x")[0] == 1
