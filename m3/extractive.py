@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from m3.comparison import sides_of
 from m3.grounding import split_sentences
+from m3.patterns import lazy_pattern
 from m3.words import terms
 
 MAX_SENTENCES = 9
@@ -30,6 +31,8 @@ _ANYTHING = """summarise summarize summary overview outline gist abstract main k
     attached uploaded paper report txt md csv html pdf fasse zusammen zusammenfassung zusammenfassen überblick
     wichtigsten hauptpunkte kernaussagen inhalt datei dokument steht darin кратко содержание перескажи главное
     основные мысли файл документ файле документе résumé résume principaux fichier"""
+
+_RECORD = lazy_pattern(r"[^:;|\n]{1,60}: [^;|\n]+(?:; [^:;|\n]{1,60}: [^;|\n]+)+")
 
 
 @cache  # a stemmer is slow to load, and most questions ask for something
@@ -133,9 +136,10 @@ def _openings(candidates: Sequence[_Candidate], count: int) -> list[_Candidate]:
 
 
 def _candidates(evidence: Sequence[Evidence], names: Sequence[str]) -> list[_Candidate]:
-    """The statements of the evidence, each once. names: terms of the sides, which a sentence without spaces may hold.
+    """The statements of the evidence, each once; where no sides are compared, rows of named columns too.
 
-    Han and kana are cut into pairs, so that a name of one character is no term of a sentence that holds it.
+    names: terms of the sides, which a sentence without spaces may hold. Han and kana are cut into pairs, so that a name
+    of one character is no term of a sentence that holds it.
     """
     single = [name for name in names if len(name) == 1 and not name.isascii()]
     found: list[_Candidate] = []
@@ -146,7 +150,7 @@ def _candidates(evidence: Sequence[Evidence], names: Sequence[str]) -> list[_Can
             for start, end in split_sentences(passage):
                 text = passage[start:end].strip()
                 key = " ".join(text.casefold().split())
-                if key in seen or not _is_statement(text):
+                if key in seen or not (_is_statement(text) or (not names and _is_record(text))):
                     continue
                 seen.add(key)
                 held = frozenset([*terms(text), *(name for name in single if name in text)])
@@ -162,6 +166,11 @@ def _is_statement(text: str) -> bool:
     if not re.search(r"""[.!。！]["'”’»)\]」』]*$""", text) or " | " in text or text.startswith(("#", "…", "[")):
         return False
     return dense or text[:1].isupper() or text[:1].isdigit() or not text[:1].isalpha() or not text.isascii()
+
+
+def _is_record(text: str) -> bool:
+    """A row of a table with its columns' names, as CSV files are read: it says something by itself."""
+    return len(text) <= MAX_CHARACTERS and _RECORD.fullmatch(text) is not None
 
 
 def _weights(candidates: Sequence[_Candidate], question: str) -> dict[str, float]:
@@ -226,7 +235,9 @@ def _by_source(chosen: Sequence[_Candidate], evidence: Sequence[Evidence]) -> st
     """The best two sentences first, then the rest grouped by the source they stand in."""
     if not chosen:
         return ""
-    parts = [" ".join(_cited(c) for c in chosen[:2])]
+    # A row ends in no full stop: only its line ends it.
+    between = "\n\n" if any(_is_record(c.text) for c in chosen[:2]) else " "
+    parts = [between.join(_cited(c) for c in chosen[:2])]
     titles = {item.number: item.title for item in evidence}
     for number in dict.fromkeys(c.source for c in chosen[2:]):
         lines = [f"- {_cited(c)}" for c in chosen[2:] if c.source == number]

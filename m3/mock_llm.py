@@ -77,7 +77,11 @@ class MockLLMClient:
         gap = _gap(turns, sides or [question], is_comparison=bool(sides))
         if gap and len(searched) < 2 * len(queries) and gap not in searched:
             return _action(f"What I read says too little on {gap}; I search again.", "search", {"query": gap})
-        return _action("The sources read cover the question as far as it can be.", "finish", {})
+        read = any(turn.step.tool in ("fetch", "extract") for turn in turns)
+        why = (
+            "The sources read cover the question as far as it can be." if read else "No search brought a page to read."
+        )
+        return _action(why, "finish", {})
 
     def _unread(self, turns: Sequence[_Turn], sides: Sequence[str]) -> list[str]:
         """The next results to read: what compares the sides first, then the best of each search in turn, none twice."""

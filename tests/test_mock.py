@@ -87,6 +87,25 @@ def test_a_comparison_in_any_wording_has_both_sides_and_only_sentences_that_stan
         assert bare in known, bare
 
 
+def test_where_nothing_was_read_no_sources_are_said_to_be(tmp_path: Path) -> None:
+    output = ask(tmp_path, HEATING, "Quasar luminosity?")
+    assert output.outcome == "abstained" and not output.sources
+    assert output.steps[-1].thought == "No search brought a page to read."
+
+
+def test_a_row_of_a_table_is_an_answer_and_keeps_apart_from_what_stands_beside_it(tmp_path: Path) -> None:
+    documents = {
+        "sales.csv": "Month;Revenue;Customers\nJanuary;12.400;31\nFebruary;15.750;44\nMarch;9.800;27\n",
+        "notes.md": "# Notes\n\nThe revenue of February was the highest since the shop on the market was opened.\n",
+    }
+    output = ask(tmp_path, documents, "What was the revenue in February?")
+    assert output.outcome == "answered"
+    lines = output.summary.split("\n\n")
+    assert "Month: February; Revenue: 15.750; Customers: 44 [Source" in output.summary and len(lines) == 2
+    assert [check.verdict for check in output.grounding] == ["matched", "matched"]
+    assert "January" not in output.summary
+
+
 def test_a_question_in_another_language_is_answered_from_documents_in_it(tmp_path: Path) -> None:
     output = ask(tmp_path, GERMAN, "Was ist der Unterschied zwischen Faultier und Biber?")
     assert output.outcome == "answered" and len(output.sources) == 2
