@@ -12,6 +12,7 @@ import contextlib
 import ipaddress
 import json
 import logging
+import os
 import secrets
 import signal
 import socket
@@ -425,7 +426,8 @@ def serve(app: FastAPI, host: str, port: int) -> int:
     try:
         listener = socket.create_server((host, port), family=family, backlog=128)
     except OSError as problem:
-        print(f"error: cannot listen on {host} port {port}: {problem.strerror}", file=sys.stderr)
+        why = os.strerror(problem.errno) if problem.errno else problem  # `create_server` adds the address again
+        print(f"error: cannot listen on {host} port {port}: {why}", file=sys.stderr)
         return 1
     with listener:
         settings: Config = app.state.server.settings
