@@ -325,7 +325,7 @@ def build_parser() -> argparse.ArgumentParser:
             default = "" if f.default in (None, ()) else f" (default: {config.shown_value(f, f.default)})"
             parser.add_argument(
                 f.metadata["flag"],
-                metavar=(f.metadata["unit"] or f.name.removesuffix("_dir")).upper(),
+                metavar=(f.metadata["unit"].replace(" ", "-") or f.name.rpartition("_")[2]).upper(),
                 dest=f.metadata["env"],
                 action="append" if f.metadata["repeat"] else "store",
                 help=f"{f.metadata['meaning']}{default}; {f.metadata['env']}",
