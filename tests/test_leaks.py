@@ -120,11 +120,11 @@ def test_a_log_record_is_one_line_without_a_key() -> None:
     assert not occurrences(line) and line.isprintable() and "failed" in line
 
 
-def test_characters_that_an_output_cannot_hold_are_escaped() -> None:
+def test_characters_that_an_output_cannot_hold_are_escaped(tmp_path: Path) -> None:
     code = "import sys, m3_react_agent; sys.exit(m3_react_agent.main(['tea \\u2603 \\u8336', '--no-memory']))"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, timeout=120, check=False,
-        cwd=config.PROGRAM_DIR, env={"PYTHONIOENCODING": "ascii", "PATH": "/usr/bin:/bin", "HOME": "/nonexistent"},
+        cwd=config.PROGRAM_DIR, env={"PYTHONIOENCODING": "ascii", "PATH": "/usr/bin:/bin", "HOME": str(tmp_path)},
     )  # fmt: skip
     assert b"Traceback" not in done.stderr and b"\\u2603" in done.stdout
 
