@@ -85,9 +85,10 @@ Rules:
 CONVERSATION_MARK = "Write the answer now."
 
 # A failing sentence with its fault and the nearest passages is all the model needs; the rest stays as it is.
-_REPAIR = """You correct single sentences of a research report. For each item you get the sentence, what is wrong
+REPAIR_MARK = "You correct single sentences of a research report."
+_REPAIR = f"""{REPAIR_MARK} For each item you get the sentence, what is wrong
 with it, and the closest passages of the sources that were read.
-Answer with a JSON list only: [{"id": 1, "action": "rewrite", "text": "…", "sources": [2]}, …]
+Answer with a JSON list only: [{{"id": 1, "action": "rewrite", "text": "…", "sources": [2]}}, …]
 - rewrite: say only what the passages say; keep their numbers, names and dates exactly; keep style and length; end the
   sentence with its tag, for example [Source 2].
 - drop: no passage supports the core of the sentence.

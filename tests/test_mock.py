@@ -9,6 +9,10 @@ import pytest
 
 from config import load_config
 from m3.comparison import sides_of
+from m3.grounding.repair import Item
+from m3.mock_llm import MockLLMClient
+from m3.prompts import repair_messages
+from m3.records import RunControl
 from m3.report import FinalOutput
 from m3_react_agent import run_react_loop
 
@@ -85,6 +89,14 @@ def test_a_comparison_in_any_wording_has_both_sides_and_only_sentences_that_stan
     for sentence in sentences:
         bare = re.sub(r"^\s*-\s*|\s*\[Source \d+\]$", "", sentence).strip()
         assert bare in known, bare
+
+
+def test_asked_to_correct_sentences_it_corrects_none_and_searches_nothing() -> None:
+    item = Item(
+        1, "The tower is 9 m high. [Source 1]", "not on the page: 9", ((1, "The tower is 8 m."),), 0, 33, "not_found"
+    )
+    reply = MockLLMClient().complete(repair_messages([item]), max_output_tokens=500, control=RunControl())
+    assert reply.text == "[]"
 
 
 def test_where_nothing_was_read_no_sources_are_said_to_be(tmp_path: Path) -> None:
