@@ -7,6 +7,13 @@ print(run_react_loop("Compare Raptor RAG vs HyDE").to_markdown())
 from __future__ import annotations
 
 import sys
+
+if __name__ == "__main__":  # from here on Ctrl-C ends the process without a traceback; a run takes it over
+    import signal
+
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import date

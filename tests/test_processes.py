@@ -441,3 +441,12 @@ def test_times_in_the_trace_are_utc_in_any_time_zone(tmp_path: Path) -> None:
 def test_no_escape_goes_to_what_is_no_terminal() -> None:
     code, out, err = finished(QUESTION, env=environment(TERM="dumb", NO_COLOR="1", COLUMNS="20"))
     assert code == 0 and "\x1b" not in out + err
+
+
+def test_ctrl_c_while_the_program_loads_shows_no_traceback(tmp_path: Path) -> None:
+    (tmp_path / "argparse.py").write_text("import sys\nprint('loading', flush=True)\nsys.stdin.read()\n")
+    process = start("--help", env=environment(PYTHONPATH=str(tmp_path)), stdin=subprocess.PIPE)
+    assert process.stdout.readline() == "loading\n"
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=SECONDS)
+    assert (process.returncode, err) == (-signal.SIGINT, "")
