@@ -433,7 +433,8 @@ def serve(app: FastAPI, host: str, port: int) -> int:
         for warning in settings.warnings:
             print(f"WARNING: {warning}", file=sys.stderr)
         print(f"The chat is at http://{_as_host(host)}:{listener.getsockname()[1]}/", flush=True)
-        Server(options_for(app)).run(sockets=[listener])
+        with contextlib.suppress(KeyboardInterrupt):  # uvicorn raises it once more when all is ended
+            Server(options_for(app)).run(sockets=[listener])
     return 0
 
 
