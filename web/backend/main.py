@@ -427,14 +427,13 @@ def serve(app: FastAPI, host: str, port: int) -> int:
     except OSError as problem:
         print(f"error: cannot listen on {host} port {port}: {problem.strerror}", file=sys.stderr)
         return 1
-    with listener:
+    with listener, contextlib.suppress(KeyboardInterrupt):  # uvicorn raises it once more when all is ended
         settings: Config = app.state.server.settings
         warm_up(settings)
         for warning in settings.warnings:
             print(f"WARNING: {warning}", file=sys.stderr)
         print(f"The chat is at http://{_as_host(host)}:{listener.getsockname()[1]}/", flush=True)
-        with contextlib.suppress(KeyboardInterrupt):  # uvicorn raises it once more when all is ended
-            Server(options_for(app)).run(sockets=[listener])
+        Server(options_for(app)).run(sockets=[listener])
     return 0
 
 
