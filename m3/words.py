@@ -100,7 +100,7 @@ def stems_among(found: Iterable[str], wanted: Collection[str]) -> dict[str, str]
     the last two letters of the stem are, and behind its first two letters; but for *lying* and its like in English and
     ё in Russian, which becomes е.
     """
-    beginnings = tuple({known[: max(2, len(known) - 2)] for known in wanted})
+    beginnings = tuple({known[: max(2, len(known) - 2)].replace("ё", "е") for known in wanted})
     like = (word for word in found if word.replace("ё", "е").startswith(beginnings) or word[1:] == "ying")
     return {word: key for word in like if (key := stem(word)) in wanted}
 

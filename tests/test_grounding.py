@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from m3.grounding import verify
+from m3.grounding.language import language_of
 from m3.grounding.numbers import numbers_in
 from m3.grounding.quotations import NormalText
 from m3.records import Page
@@ -159,6 +161,25 @@ def test_a_source_that_adds_nothing_is_not_borne_up_by_the_other() -> None:
     report = verify("Cells at 25 C lost only 6 percent over the same period [Source 1, 2].", {1: BATTERY, 2: OUTLOOK})
     assert [check.verdict for check in report.checks] == ["matched", "not_found"]
     assert report.counts()["matched"] == 1
+
+
+@pytest.mark.parametrize("end", ["\n", "\n \n", " \n", "\r\n"])
+def test_the_blank_between_two_lines_stands_where_the_first_line_ends(end: str) -> None:
+    first, second = "A title of some length", "The cells caught fire on that morning."
+    normal = NormalText(f"{first}{end}{second}")
+    for at, letter in enumerate(normal.plain):
+        start, stop = normal.span(at, at + 1)
+        assert normal.plain[at] == (" " if at == len(first) else letter) and stop == start + 1
+        assert start == (at if at <= len(first) else at + len(end) - 1)
+    found = normal.find("x" + second)  # with a slip at its beginning
+    assert found is not None and found[0] >= len(first)
+
+
+def test_telling_a_pages_language_does_not_keep_the_page() -> None:
+    text = "The cells of the battery were made in the town. " * 1_000
+    before = sys.getrefcount(text)
+    assert language_of(text) == "en"
+    assert sys.getrefcount(text) == before
 
 
 def test_another_page_that_bears_the_claim_out_is_named() -> None:

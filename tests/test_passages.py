@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gc
 import json
+import weakref
 
 import pytest
 
 from bench import passages as bench
 from m3.grounding import rank_passages, render_passages
+from m3.grounding.windows import LONG
 from m3.records import Page, page_from_parts
 from m3.words import estimate_tokens
 from tests.conftest import CASES, OWN_CASES
@@ -79,6 +82,15 @@ def test_names_and_numbers_of_the_question_weigh_more_than_its_other_words() -> 
 
 def test_a_page_without_a_word_of_the_question_gives_its_beginning() -> None:
     assert shown("quantum chromodynamics", page(*FILLER), 40).startswith(FILLER[0][1])
+
+
+def test_a_long_page_that_was_ranked_can_be_forgotten() -> None:
+    long = page(*[("paragraph", f"{n} {text}") for n in range(60) for _, text in FILLER])
+    assert len(long.text) > LONG and rank_passages("What does bread cost?", long, 100)
+    block = weakref.ref(long.blocks[0])
+    del long
+    gc.collect()
+    assert block() is None
 
 
 def test_a_page_without_text_gives_nothing() -> None:

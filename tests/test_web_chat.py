@@ -469,6 +469,15 @@ def test_at_sigterm_each_open_stream_gets_its_partial_and_the_server_ends(tmp_pa
     ] * 3
 
 
+def test_ctrl_c_ends_the_server_without_a_traceback(tmp_path: Path) -> None:
+    with chat_process(tmp_path) as server:
+        assert server.process is not None
+        assert requests.get(f"{server.url}/health", timeout=10).status_code == 200  # it is not starting any more
+        server.process.send_signal(signal.SIGINT)
+        assert server.process.wait(15) == 0
+    assert "Traceback" not in server.log and "KeyboardInterrupt" not in server.log
+
+
 def test_more_runs_than_allowed_are_refused_with_a_time_to_try_again(tmp_path: Path) -> None:
     def model(asked: Asked) -> Play:
         return Play(deed="hang")

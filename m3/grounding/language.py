@@ -25,10 +25,14 @@ _SCRIPTS = {"CJK": "Han", "HIRAGANA": "Han", "KATAKANA": "Han"}
 _WEIGHT = {"Han": 3, "HANGUL": 2}  # letters of these say more each
 
 
-@lru_cache(maxsize=64)
 def language_of(text: str) -> str:
     """A script's name (`Han`, `Cyrillic`, `ARABIC` …), or for Latin letters a code such as `en`; "" for unknown."""
-    sample = text if len(text) <= 8_000 else text[:4_000] + text[len(text) // 2 :][:4_000]
+    middle = len(text) // 2
+    return _language_of(text if len(text) <= 8_000 else text[:4_000] + text[middle : middle + 4_000])
+
+
+@lru_cache(maxsize=64)  # of samples: it would keep whole pages alive, megabytes each
+def _language_of(sample: str) -> str:
     scripts: Counter[str] = Counter()
     for char, count in Counter(sample).items():
         if char.isalpha():

@@ -73,11 +73,11 @@ def rank_passages(question: str, page: Page, budget_tokens: int, *, patience: Pa
     a page that shares no word with the question yields its beginning. A long page is looked at through windows, as far
     as `patience` lets it.
     """
-    spans: _Spans = ((0, len(page.text)),)
-    frequency = None
-    if len(page.text) > LONG:
+    if len(page.text) <= LONG:
+        units, scores = _scored_whole(question, page.text, tuple(page.blocks))
+    else:  # what would be remembered of it holds all its blocks
         spans, frequency = _promising(question, page, patience or unbounded())
-    units, scores = _scored(question, page.text, tuple(page.blocks), spans, frequency)
+        units, scores = _scored(question, _units(page.text, page.blocks, spans), frequency)
     if not units:
         return []
     chosen: set[int] = set()
@@ -97,12 +97,17 @@ def rank_passages(question: str, page: Page, budget_tokens: int, *, patience: Pa
     return _merged(page, [(units[i], scores[i]) for i in sorted(chosen)])
 
 
+_Scored: TypeAlias = tuple[tuple[_Unit, ...], tuple[float, ...]]
+
+
 @lru_cache(maxsize=MOST_PAGES)
-def _scored(
-    question: str, page_text: str, blocks: tuple[Block, ...], spans: _Spans, frequency: _Frequency | None
-) -> tuple[tuple[_Unit, ...], tuple[float, ...]]:
-    """The units of a page and how much each says of a question: asked for an observation, and for the report again."""
-    units = _units(page_text, blocks, spans) if frequency else _units_of_whole(page_text, blocks)
+def _scored_whole(question: str, page_text: str, blocks: tuple[Block, ...]) -> _Scored:
+    """The same of a whole page, once: it is asked for an observation, and for the report again."""
+    return _scored(question, _units_of_whole(page_text, blocks), None)
+
+
+def _scored(question: str, units: _Units, frequency: _Frequency | None) -> _Scored:
+    """The units and how much each says of a question."""
     return tuple(unit for unit, _ in units), _scores(question, units, frequency)
 
 

@@ -67,7 +67,7 @@ class NormalText:
         self.plain = " ".join(found) + " " * ends_blank
 
     def span(self, start: int, end: int) -> tuple[int, int]:
-        """Original offsets of plain[start:end], which begins and ends with no blank."""
+        """Original offsets of plain[start:end]."""
         return self._offset(start), self._offset(end - 1) + 1
 
     def _offset(self, at: int) -> int:
@@ -81,7 +81,7 @@ class NormalText:
                 if not left:
                     return offset
                 left, blank = left - 1, piece == " "
-        return end - 1
+        return end  # the blank that the end of the line is
 
     def find(self, quotation: str) -> tuple[int, int] | None:
         """Where a quotation stands in the original: exactly, or with a few letters changed; None for nowhere.

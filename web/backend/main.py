@@ -429,7 +429,7 @@ def serve(app: FastAPI, host: str, port: int) -> int:
         why = os.strerror(problem.errno) if problem.errno else problem  # `create_server` adds the address again
         print(f"error: cannot listen on {host} port {port}: {why}", file=sys.stderr)
         return 1
-    with listener:
+    with listener, contextlib.suppress(KeyboardInterrupt):  # uvicorn raises it once more when all is ended
         settings: Config = app.state.server.settings
         warm_up(settings)
         for warning in settings.warnings:
