@@ -422,7 +422,8 @@ def _environment() -> tuple[dict[str, str], tuple[str, ...]]:
     doubts: tuple[str, ...] = ()
     for folder, where in {Path.cwd(): "in the working folder", PROGRAM_DIR: "beside the program"}.items():
         path = folder / ".env"
-        if not os.path.lexists(path) or os.path.isfile(path / "pyvenv.cfg"):  # some name a virtual environment so
+        # Some name a virtual environment so, and a link to nothing says that there is none.
+        if not os.path.lexists(path) or os.path.isfile(path / "pyvenv.cfg") or path.resolve() == Path(os.devnull):
             continue
         try:
             if not path.is_file():

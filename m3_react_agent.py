@@ -128,8 +128,8 @@ def run_react_loop(
     Raises ConfigError for settings that cannot be used, ValueError for an empty question, TraceError for a trace that
     cannot be read and DivergedError where a replay leaves its record; nothing else.
     """
-    if not query.strip():
-        raise ValueError("the question is empty")
+    if not isinstance(query, str) or not query.strip():
+        raise ValueError("the question is empty" if isinstance(query, str) else "the question is no text")
     config = config or load_config()
     control = control or RunControl()
     started = control.clock()

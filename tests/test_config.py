@@ -190,6 +190,14 @@ def test_a_dotenv_beside_the_program_counts_where_the_one_in_the_working_folder_
     assert loaded.limits.max_tokens == 4321 and any("cannot be read" in warning for warning in loaded.warnings)
 
 
+def test_a_dotenv_that_links_to_nothing_says_that_there_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".env").symlink_to(os.devnull)
+    monkeypatch.chdir(tmp_path)
+    assert not [warning for warning in load_config().warnings if ".env" in warning]
+
+
 def test_a_virtual_environment_named_dotenv_is_no_settings_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -366,10 +366,10 @@ def test_pages_that_cannot_be_read_are_listed_and_never_cited() -> None:
     assert "[Source 2]" not in output.summary
 
 
-@pytest.mark.parametrize("query", ["", "  \n "])
-def test_an_empty_question_is_refused_before_anything_is_started(query: str) -> None:
+@pytest.mark.parametrize("query", ["", "  \n ", None, 7])
+def test_an_empty_question_is_refused_before_anything_is_started(query: Any) -> None:
     llm = ScriptedLLM(FINISH)
-    with pytest.raises(ValueError, match="empty"):
+    with pytest.raises(ValueError, match="empty|no text"):
         run(llm, query=query)
     assert not llm.prompts
 
