@@ -258,7 +258,8 @@ class ModelCall:
     def _back_off_for(self, wait: float, fault: ProviderFault) -> None:
         if wait >= self._control.remaining():
             raise self._given_up(fault)
-        self._control.tell(f"{self._endpoint.title}: {fault}; trying again in {wait:.1f} s")
+        when = f" in {wait:.1f} s" if wait >= 0.05 else ""
+        self._control.tell(f"{self._endpoint.title}: {fault}; trying again{when}")
         if not self._sleep(wait, "before the next attempt") or self._control.expired:
             raise self._late(in_flight=False)
 
