@@ -13,6 +13,10 @@ if __name__ == "__main__":  # from here on Ctrl-C ends the process without a tra
 
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if {"-h", "--help"} & set(sys.argv[1:]):  # which needs nothing of the rest
+        from m3.arguments import print_help
+
+        print_help(sys.argv[1:])
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace

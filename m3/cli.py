@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TextIO
 
 import config
 from config import Config, ConfigError
-from m3.arguments import USAGE_ERROR, Parser
+from m3.arguments import FILE_OPTIONS, JOBS, OUT_DIR, USAGE_ERROR, WRITTEN, build_parser, prepare_streams
 from m3.files import is_special, why_not_writable, write_atomic
 from m3.logs import set_up as set_up_logging
 from m3.records import (
@@ -39,14 +39,6 @@ if TYPE_CHECKING:
     from m3.report import FinalOutput
     from m3.sessions import StoreResult
 
-OUT_DIR, JOBS = "runs", 4  # of --queries, where they are not given
-WRITTEN = ("trace_out", "summary_out", "report_out", "bibtex", "csl")  # options that name a file to write
-FILE_OPTIONS = (*WRITTEN, "resume", "replay", "verify", "show", "queries", "out_dir")
-EXIT_HELP = """exit codes: 0 answered, 3 partial (a limit or a fault ended it), 4 nothing supports an answer,
-1 failed with nothing read, 2 wrong arguments or settings or a file that could not be written,
-130/143/129 ended by SIGINT/SIGTERM/SIGHUP (a second SIGINT ends at once).
-Settings come from the environment and .env; see .env.example, or --check for what is in force."""
-
 
 def main(
     argv: Sequence[str],
@@ -55,12 +47,7 @@ def main(
     build_memory: Callable[[Config], Any],
 ) -> int:
     """Run the command line. `run`, `build_llm` and `build_memory` are the driver's; returns the exit code."""
-    # A stream that the caller closed is None: what would go there goes nowhere, the run is worth its files.
-    sys.stdout = sys.stdout or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  it lives as long as the process
-    sys.stderr = sys.stderr or open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
-    for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):
-            stream.reconfigure(errors="backslashreplace")
+    prepare_streams()
     set_up_logging()
     try:
         code = _main(argv, run, build_llm, build_memory)
@@ -283,54 +270,6 @@ def _check_outputs(args: argparse.Namespace) -> None:
         other = seen.setdefault(os.path.realpath(path), flag)
         if other != flag and not is_special(path):
             raise ConfigError(f"{other} and {flag} both name {path}; give each its own file")
-
-
-def build_parser() -> argparse.ArgumentParser:
-    parser = Parser(
-        prog="m3_react_agent.py",
-        description="Research a question; get a short report in which every cited sentence can be checked.",
-        epilog=EXIT_HELP,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("question", nargs="?", help="the question; - reads it from standard input")
-    parser.add_argument("--query", metavar="TEXT", help="the question, as an option")
-    parser.add_argument("--trace-out", metavar="FILE", help="write the whole run as JSON")
-    parser.add_argument("--summary-out", metavar="FILE", help="write the report as Markdown")
-    parser.add_argument("--report-out", metavar="FILE", help="write the report as one HTML file with every passage")
-    parser.add_argument("--bibtex", metavar="FILE", help="write the cited sources as BibTeX")
-    parser.add_argument("--csl", metavar="FILE", help="write the cited sources as CSL-JSON")
-    parser.add_argument("--json", action="store_true", help="print the result as JSON instead of Markdown")
-    parser.add_argument("--quiet", action="store_true", help="print no progress, only warnings and the result")
-    parser.add_argument("--model", metavar="NAME", help="model of the provider, or provider:model")
-    parser.add_argument("--web", action="store_true", help="search the web too when documents are searched")
-    parser.add_argument(
-        "--memory",
-        metavar="COMMAND",
-        nargs="+",
-        help='earlier runs: list, search "…", show ID, forget ID, forget --all, reindex, stats',
-    )
-    parser.add_argument("--all", action="store_true", help="with --memory forget: every run")
-    parser.add_argument("--no-memory", action="store_true", help="neither recall earlier runs nor remember this one")
-    parser.add_argument("--check", action="store_true", help="print every setting and which providers would be used")
-    parser.add_argument("--resume", metavar="TRACE", help="go on with a run that was cut off or hit a limit")
-    parser.add_argument("--replay", metavar="TRACE", help="play a recorded run again, without network or key")
-    parser.add_argument("--verify", metavar="TRACE", help="check the citations of a recorded run again")
-    parser.add_argument("--show", metavar="TRACE", help="print a recorded run step by step")
-    parser.add_argument("--queries", metavar="FILE", help="research many questions, one JSON line (or plain line) each")
-    parser.add_argument("--out-dir", metavar="DIR", help=f"where --queries writes (default: {OUT_DIR})")
-    parser.add_argument("--jobs", metavar="N", type=int, help=f"questions of --queries at a time (default: {JOBS})")
-    parser.add_argument("--version", action="version", version=f"m3 research agent {config.VERSION}")
-    for _, f in config.all_settings():
-        if f.metadata["flag"]:
-            default = "" if f.default in (None, ()) else f" (default: {config.shown_value(f, f.default)})"
-            parser.add_argument(
-                f.metadata["flag"],
-                metavar=(f.metadata["unit"].replace(" ", "-") or f.name.rpartition("_")[2]).upper(),
-                dest=f.metadata["env"],
-                action="append" if f.metadata["repeat"] else "store",
-                help=f"{f.metadata['meaning']}{default}; {f.metadata['env']}",
-            )
-    return parser
 
 
 def _overrides(args: argparse.Namespace) -> dict[str, str]:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from m3.cli import build_parser
+from m3.arguments import build_parser
 
 ROOT = Path(__file__).parent.parent
 WRITING = ("--trace-out", "--summary-out", "--report-out", "--bibtex", "--csl", "--out-dir")

@@ -14,7 +14,7 @@ import pytest
 import responses
 
 from config import Config, ConfigError, load_config
-from m3.cli import build_parser
+from m3.arguments import build_parser
 from m3.dates import iso_date
 from m3.provenance import Provenance
 from m3.records import RunControl, SearchOutcome, SearchResult, SearchStatus
