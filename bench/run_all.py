@@ -24,7 +24,6 @@ FOLDER = Path(__file__).resolve().parent
 ROOT = FOLDER.parent
 RESULTS = FOLDER / "RESULTS.md"
 SECONDS = 1_200  # for one bench
-OPTIONS = {"faults": ["--quick"]}  # the whole of it takes an hour; `python bench/faults.py` runs it
 VERSIONS = (
     "groq",
     "openai",
@@ -64,7 +63,7 @@ def section(name: str) -> str:
     """Run one bench; its part of RESULTS.md."""
     path = FOLDER / f"{name}.py"
     said = re.match(r'\s*"""(.+)', path.read_text(encoding="utf-8"))
-    command = [sys.executable, str(path), *OPTIONS.get(name, [])]
+    command = [sys.executable, str(path)]
     load, began = os.getloadavg()[0], time.monotonic()
     child = subprocess.Popen(
         command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
@@ -83,9 +82,8 @@ def section(name: str) -> str:
         ending = "\n".join([ending, *told]).strip()  # peers that could not be installed
     took = time.monotonic() - began
     about = said[1].removesuffix('"""') if said else ""
-    options = "".join(f" {option}" for option in OPTIONS.get(name, []))
     when = f"{date.today().isoformat()}, {took:.0f} s, load average {load:.1f} before"
-    head = f"## {name}\n\n{about}\n\n`python bench/{path.name}{options}`, {when}.\n\n"
+    head = f"## {name}\n\n{about}\n\n`python bench/{path.name}`, {when}.\n\n"
     body = out.strip() if out.lstrip().startswith("|") else f"```\n{out.strip()}\n```"
     return head + body + "\n" + (f"\n{ending}\n" if ending else "")
 
