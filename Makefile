@@ -75,7 +75,7 @@ lint: $(VENV)/.dev ## ruff, mypy, shellcheck and hadolint
 	$(VENV)/bin/shellcheck entrypoint.sh .ci/run
 	$(VENV)/bin/hadolint Dockerfile
 
-bench: $(VENV)/.dev ## run every bench and write bench/RESULTS.md (half an hour)
+bench: $(VENV)/.dev ## run every bench and write bench/RESULTS.md (a quarter of an hour, longer the first time)
 	$(PY) bench/run_all.py
 
 samples: $(VENV)/.run ## make the sample runs anew

@@ -1,6 +1,6 @@
 """Run every bench and write what they print into bench/RESULTS.md, with the machine, the date and the versions.
 
-    make bench                                   # all of them: half an hour on two cores
+    make bench                                   # all of them: a quarter of an hour, once the peers are installed
     python bench/run_all.py startup parser       # these alone; the others' tables stay as they are
 
 A bench that lacks its data or its tools says so in one line. One that takes longer than its time is ended and said to
