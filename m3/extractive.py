@@ -89,7 +89,6 @@ def extractive_summary(question: str, evidence: Sequence[Evidence], max_sentence
         told = _told_whole(question, evidence)
         if told:
             return _by_source(_openings([c for c in candidates if c.source in told], max_sentences), evidence)
-    if len(sides) < 2:
         chosen = _pick(candidates, frozenset(terms(question)), weight, max_sentences)
         return _by_source(chosen, evidence)
     side_terms = [_naming_terms(side, candidates) for side in sides]

@@ -100,6 +100,7 @@ class Sheet:
     root: Any = None  # the Lexbor node in which selectors are looked for,
     nodes: int = 0  # with so many below it
     _found: dict[str, frozenset[int]] = field(default_factory=dict)  # selector -> its nodes
+    # (tag, class, id) -> the rules that mean every such element, and those that may mean one; of this sheet alone
     _tried: dict[tuple[str, str, str], tuple[list[Rule], list[Rule]]] = field(default_factory=dict, init=False)
     _left: int = MAX_STEPS
 

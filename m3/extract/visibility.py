@@ -184,7 +184,7 @@ class _Look:
     def _inherit(self, above: _Style, style: Declarations, element: Element) -> _Style:
         """What the element hands down."""
         if not style and above.colour is None and element.name not in ("font", "body"):
-            return above  # what the browser's own colours are is not looked at
+            return above  # without a colour there is none that the element itself could set aside
         invisible, size = above.invisible, above.font_px
         visibility = style.get("visibility")
         if visibility and visibility != "inherit":

@@ -7,7 +7,6 @@ import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple, TypeAlias
 
@@ -38,8 +37,7 @@ _ASKS_NAME = lazy_pattern(r"\bwho(?:se|m)?\b|\bwhich (?:company|person|country|c
 _NAME = lazy_pattern(r"(?<=[a-z,;] )[A-Z][a-z]+")
 
 
-@dataclass(frozen=True)
-class _Unit:
+class _Unit(NamedTuple):
     """A span of one block that is shown or left out as a whole."""
 
     block: Block
@@ -53,15 +51,14 @@ class _Unit:
         return estimate_tokens(self.text) + _SHOWN_TOGETHER
 
 
-@dataclass(frozen=True)
-class _Words:
+class _Words(NamedTuple):
     """The words that speak for a unit, those that carry meaning: its own in order, and of the headings above it."""
 
     own: tuple[str, ...]
     above: tuple[str, ...]
 
 
-_Spans: TypeAlias = tuple[tuple[int, int], ...]
+_Spans: TypeAlias = Sequence[tuple[int, int]]
 _Units: TypeAlias = Sequence[tuple[_Unit, _Words]]
 
 
@@ -113,7 +110,7 @@ def _scored(question: str, units: _Units, frequency: _Frequency | None) -> _Scor
 
 @lru_cache(maxsize=MOST_PAGES)
 def _units_of_whole(page_text: str, blocks: tuple[Block, ...]) -> _Units:
-    return _units(page_text, blocks, ((0, len(page_text)),))
+    return _units(page_text, blocks, [(0, len(page_text))])
 
 
 def _promising(question: str, page: Page, patience: Patience) -> tuple[_Spans, _Frequency]:
@@ -131,8 +128,7 @@ def _promising(question: str, page: Page, patience: Patience) -> tuple[_Spans, _
         if spans and spans[-1][1] == start:
             start = spans.pop()[0]
         spans.append((start, end))
-    counts = tuple((word, in_page.count(word, stem, windows)) for word in weights)
-    return tuple(spans), _Frequency(max(1, windows), counts)
+    return spans, _Frequency(max(1, windows), {word: in_page.count(word, stem, windows) for word in weights})
 
 
 class _Outline:
@@ -231,7 +227,7 @@ class _Frequency(NamedTuple):
     """In how many of so many parts of a page each word stands."""
 
     parts: int
-    of: tuple[tuple[str, int], ...]
+    of: Mapping[str, int]
 
 
 def _scores(question: str, units: _Units, frequency: _Frequency | None) -> tuple[float, ...]:
@@ -250,8 +246,8 @@ def _scores(question: str, units: _Units, frequency: _Frequency | None) -> tuple
     stands = [() if stems.keys().isdisjoint(w.own) else tuple(map(stems.get, w.own)) for _, w in units]
     counts = [Counter(word for word in own if word) for own in stands]
     if frequency is None:
-        frequency = _Frequency(len(units), tuple(Counter(word for bag in counts for word in bag).items()))
-    count, found = frequency.parts, dict(frequency.of)
+        frequency = _Frequency(len(units), Counter(word for bag in counts for word in bag))
+    count, found = frequency.parts, frequency.of
     rarity = {w: math.log(1 + (count - found.get(w, 0) + 0.5) / (found.get(w, 0) + 0.5)) for w in weights}
     numbers, names = _ASKS_NUMBER.search(question), _ASKS_NAME.search(question)
     scores: list[float] = []
